@@ -1,0 +1,20 @@
+//! Values and decisions of the host. No IO, no async, no clock: everything here is a function of its arguments.
+//!
+//! - what crosses the border to a plugin: [`action`], [`manifest`], [`settings`]
+//! - what the host knows of the cluster: [`object`], [`kind`], [`names`]
+//! - what it decides: [`plan`] (may this outcome be carried out, and how), [`diff`] (is a write needed),
+//!   [`condition`] (which status patch), [`backoff`] (when again), [`limits`]
+
+pub mod action;
+pub mod backoff;
+pub mod condition;
+pub mod diff;
+pub mod kind;
+pub mod limits;
+pub mod manifest;
+pub mod names;
+pub mod object;
+pub mod plan;
+pub mod rbac;
+pub mod secret;
+pub mod settings;

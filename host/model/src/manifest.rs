@@ -1,0 +1,361 @@
+//! The manifest: what a plugin says of itself when it is loaded (`describe`), in the form of
+//! `wit/manifest.schema.json`. An unknown field is refused by name, as a typing error would otherwise weaken a rule
+//! without anybody noticing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::kind::Kind;
+use crate::names::PluginName;
+
+/// What a plugin is, serves and may touch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Manifest {
+    /// Identity: the same name is a new version of the same plugin.
+    pub name: PluginName,
+    /// Version for people, for example `0.3.1`.
+    pub version: String,
+    /// CustomResourceDefinitions that it brings along, whole objects.
+    #[serde(default)]
+    pub crds: Vec<Value>,
+    /// One for each primary kind; at least one.
+    pub controllers: Vec<Controller>,
+}
+
+/// How objects of one primary kind are reconciled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Controller {
+    /// The kind that is reconciled: of the plugin's own CRDs, or one that exists already.
+    pub primary: Resource,
+    /// Kinds that it creates and owns.
+    #[serde(default)]
+    pub children: Vec<Child>,
+    /// Kinds that it reads.
+    #[serde(default)]
+    pub related: Vec<Related>,
+    /// Kinds that it changes or deletes without owning them.
+    #[serde(default)]
+    pub targets: Vec<Target>,
+    /// Finalizer, `domain/name`. None: deletion is garbage collection alone and no pass sees it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finalizer: Option<String>,
+    /// Seconds after which an unchanged object is reconciled again, 10 to 86,400. None: as the host was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resync_seconds: Option<u64>,
+}
+
+/// A kind together with what the API server's paths and RBAC rules need of it, so that both can be said offline.
+/// Checked against the API server's discovery when the plugin is loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Resource {
+    /// API group, `""` (or left out) for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+    /// Plural name, as in the API server's paths.
+    pub plural: String,
+    /// Namespaced unless said otherwise.
+    #[serde(default)]
+    pub scope: Scope,
+}
+
+impl Resource {
+    /// Group, version and kind.
+    pub fn kind(&self) -> Kind {
+        Kind::new(&self.group, &self.version, &self.kind)
+    }
+}
+
+/// Where objects of a kind live.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Scope {
+    /// In a namespace.
+    #[default]
+    Namespaced,
+    /// In none.
+    Cluster,
+}
+
+/// How much of each object the host watches and shows to the plugin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Projection {
+    /// Everything but managedFields.
+    #[default]
+    Full,
+    /// `apiVersion`, `kind` and `metadata`.
+    Metadata,
+}
+
+/// A kind that the plugin creates and owns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Child {
+    /// What it is.
+    pub resource: Resource,
+    /// How much of it is watched.
+    #[serde(default)]
+    pub projection: Projection,
+    /// Never touched again once it exists.
+    #[serde(default)]
+    pub create_only: bool,
+    /// Field manager conflicts are settled for the plugin; else they are reported and the other manager keeps the
+    /// field. Default true: the plugin created these objects.
+    #[serde(default = "yes")]
+    pub force_conflicts: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A kind that the plugin reads, by a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Related {
+    /// Name of the answer in `observed.related`; also the prefix that `look-up` queries of this kind are checked by.
+    pub name: String,
+    /// What it is.
+    pub resource: Resource,
+    /// Label selector in kubectl's syntax; may use `$(name)`, `$(namespace)` and `$(uid)` of the primary. None: the
+    /// kind is only for `look-up`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// How much of it is watched.
+    #[serde(default)]
+    pub projection: Projection,
+}
+
+/// A kind that the plugin changes or deletes without owning its objects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Target {
+    /// What it is.
+    pub resource: Resource,
+    /// What may be done.
+    pub verbs: BTreeSet<TargetVerb>,
+}
+
+/// What may be done to a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TargetVerb {
+    /// `patch-target`
+    Patch,
+    /// `delete`
+    Delete,
+}
+
+/// A manifest that cannot be served: where it is wrong and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("manifest: {path}: {problem}")]
+pub struct ManifestError {
+    /// Path of the field, for example `controllers[0].finalizer`.
+    pub path: String,
+    /// What is wrong and what would be right.
+    pub problem: String,
+}
+
+impl ManifestError {
+    fn new(path: impl fmt::Display, problem: impl Into<String>) -> Self {
+        Self { path: path.to_string(), problem: problem.into() }
+    }
+}
+
+impl Manifest {
+    /// Kinds per controller and rules per manifest beyond which something is wrong: each costs a watch.
+    const KINDS_MAX: usize = 64;
+
+    /// Reads and checks the JSON text that `describe` returned.
+    pub fn parse(text: &str) -> Result<Self, ManifestError> {
+        let manifest: Self = serde_json::from_str(text).map_err(|error| {
+            ManifestError::new(format_args!("line {} column {}", error.line(), error.column()), error.to_string())
+        })?;
+        manifest.check()?;
+        Ok(manifest)
+    }
+
+    /// The controller of this primary kind and its position.
+    pub fn controller(&self, kind: &Kind) -> Option<(usize, &Controller)> {
+        self.controllers.iter().enumerate().find(|(_, controller)| controller.primary.kind() == *kind)
+    }
+
+    fn check(&self) -> Result<(), ManifestError> {
+        if self.version.is_empty() || self.version.len() > 64 {
+            return Err(ManifestError::new("version", "must have 1 to 64 characters"));
+        }
+        if self.controllers.is_empty() {
+            return Err(ManifestError::new("controllers", "is empty: name at least one primary kind"));
+        }
+        let mut primaries = BTreeSet::new();
+        for (at, controller) in self.controllers.iter().enumerate() {
+            let path = format!("controllers[{at}]");
+            if !primaries.insert(controller.primary.kind()) {
+                let problem = format!("{} has a controller already", controller.primary.kind());
+                return Err(ManifestError::new(format_args!("{path}.primary"), problem));
+            }
+            controller.check(&path)?;
+        }
+        for (at, crd) in self.crds.iter().enumerate() {
+            if crd["kind"] != "CustomResourceDefinition" || crd["apiVersion"] != "apiextensions.k8s.io/v1" {
+                return Err(ManifestError::new(
+                    format_args!("crds[{at}]"),
+                    "is no CustomResourceDefinition of apiextensions.k8s.io/v1",
+                ));
+            }
+            if crd["metadata"]["name"].as_str().is_none_or(str::is_empty) {
+                return Err(ManifestError::new(format_args!("crds[{at}].metadata.name"), "is missing"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Controller {
+    /// The declared child kind, if `kind` is one.
+    pub fn child(&self, kind: &Kind) -> Option<&Child> {
+        self.children.iter().find(|child| child.resource.kind() == *kind)
+    }
+
+    /// The declared target kind, if `kind` is one.
+    pub fn target(&self, kind: &Kind) -> Option<&Target> {
+        self.targets.iter().find(|target| target.resource.kind() == *kind)
+    }
+
+    fn check(&self, path: &str) -> Result<(), ManifestError> {
+        self.primary.check(&format!("{path}.primary"))?;
+        let count = self.children.len() + self.related.len() + self.targets.len();
+        if count > Manifest::KINDS_MAX {
+            let problem = format!("{count} kinds and rules, at most {} would be right", Manifest::KINDS_MAX);
+            return Err(ManifestError::new(path, problem));
+        }
+        let mut kinds = BTreeMap::new();
+        for (at, child) in self.children.iter().enumerate() {
+            let path = format!("{path}.children[{at}].resource");
+            child.resource.check(&path)?;
+            if self.primary.scope == Scope::Namespaced && child.resource.scope == Scope::Cluster {
+                let problem = format!(
+                    "{} is cluster-scoped and cannot be owned by a namespaced {}",
+                    child.resource.kind(),
+                    self.primary.kind()
+                );
+                return Err(ManifestError::new(path, problem));
+            }
+            if kinds.insert(child.resource.kind(), ()).is_some() {
+                return Err(ManifestError::new(path, format!("{} is named twice", child.resource.kind())));
+            }
+        }
+        let mut names = BTreeSet::new();
+        for (at, related) in self.related.iter().enumerate() {
+            let path = format!("{path}.related[{at}]");
+            related.resource.check(&format!("{path}.resource"))?;
+            if related.name.is_empty() || !names.insert(&related.name) {
+                return Err(ManifestError::new(format_args!("{path}.name"), "must be unique and not empty"));
+            }
+        }
+        for (at, target) in self.targets.iter().enumerate() {
+            target.resource.check(&format!("{path}.targets[{at}].resource"))?;
+        }
+        if let Some(finalizer) = &self.finalizer {
+            let right = finalizer.split_once('/').is_some_and(|(domain, name)| {
+                domain.contains('.') && !name.is_empty() && name.len() <= 63 && !name.contains('/')
+            });
+            if !right {
+                return Err(ManifestError::new(
+                    format_args!("{path}.finalizer"),
+                    format!("`{finalizer}` is no finalizer: `example.com/cleanup` would be right"),
+                ));
+            }
+        }
+        if let Some(seconds) = self.resync_seconds
+            && !(10..=86_400).contains(&seconds)
+        {
+            let problem = format!("{seconds} is out of bounds, 10 to 86400 would be right");
+            return Err(ManifestError::new(format_args!("{path}.resyncSeconds"), problem));
+        }
+        Ok(())
+    }
+}
+
+impl Resource {
+    fn check(&self, path: &str) -> Result<(), ManifestError> {
+        for (field, value) in [("version", &self.version), ("kind", &self.kind), ("plural", &self.plural)] {
+            if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+                let problem = format!("`{value}` is not right: letters, digits and `-` only");
+                return Err(ManifestError::new(format_args!("{path}.{field}"), problem));
+            }
+        }
+        if !self.group.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.') {
+            let problem = format!("`{}` is not an API group", self.group);
+            return Err(ManifestError::new(format_args!("{path}.group"), problem));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn minimal() -> Value {
+        json!({
+            "name": "web", "version": "0.1.0",
+            "controllers": [{
+                "primary": {"group": "example.com", "version": "v1", "kind": "Web", "plural": "webs"},
+                "children": [{"resource": {"version": "v1", "kind": "ConfigMap", "plural": "configmaps"}}],
+                "finalizer": "example.com/cleanup"
+            }]
+        })
+    }
+
+    fn error(manifest: &Value) -> String {
+        Manifest::parse(&manifest.to_string()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_minimal_manifest_has_the_documented_defaults() {
+        let manifest = Manifest::parse(&minimal().to_string()).unwrap();
+        let child = &manifest.controllers[0].children[0];
+        assert_eq!(child.projection, Projection::Full);
+        assert!(child.force_conflicts && !child.create_only);
+        assert_eq!(child.resource.kind(), Kind::new("", "v1", "ConfigMap"));
+    }
+
+    #[test]
+    fn errors_name_the_field_and_what_would_be_right() {
+        let mut unknown = minimal();
+        unknown["controllers"][0]["chidren"] = json!([]);
+        assert!(error(&unknown).contains("unknown field `chidren`"), "{}", error(&unknown));
+
+        let mut twice = minimal();
+        let child = twice["controllers"][0]["children"][0].clone();
+        twice["controllers"][0]["children"] = json!([child.clone(), child]);
+        assert_eq!(
+            error(&twice),
+            "manifest: controllers[0].children[1].resource: ConfigMap.v1 is named twice"
+        );
+
+        let mut finalizer = minimal();
+        finalizer["controllers"][0]["finalizer"] = json!("cleanup");
+        assert!(error(&finalizer).starts_with("manifest: controllers[0].finalizer: `cleanup`"));
+
+        let mut scope = minimal();
+        scope["controllers"][0]["children"][0]["resource"]["scope"] = json!("Cluster");
+        assert!(error(&scope).contains("cluster-scoped and cannot be owned"));
+
+        let mut name = minimal();
+        name["name"] = json!("Web");
+        assert!(error(&name).contains("`Web` is not a plugin name"));
+    }
+}
