@@ -1,1 +1,275 @@
-//! placeholder
+//! The status of a primary: merges what the plugin wants with the host's own condition and with what is there, and
+//! says which patch that is, if any. Conditions keep their `lastTransitionTime` while their status is the same, so a
+//! plugin that knows no clock cannot get it wrong and an unchanged state is never written again.
+
+use serde_json::{Map, Value, json};
+
+/// Type of the host's own condition.
+pub const RECONCILED: &str = "Reconciled";
+/// Conditions that one status may hold: far more than any operator has.
+pub const CONDITIONS_MAX: usize = 64;
+
+/// Why the last pass ended as it did: the closed list of reasons of the condition [`RECONCILED`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// All actions were carried out.
+    Succeeded,
+    /// The plugin says that the resource must be changed.
+    InvalidResource,
+    /// The plugin says that something is wrong and wants to try again.
+    PluginFailed,
+    /// The plugin trapped.
+    PluginTrapped,
+    /// The plugin went over one of its limits.
+    LimitExceeded,
+    /// The plugin asked for something that its manifest or the contract does not allow.
+    OutcomeRefused,
+    /// Some writes failed; the message names the first.
+    WriteFailed,
+}
+
+impl Reason {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "Succeeded",
+            Self::InvalidResource => "InvalidResource",
+            Self::PluginFailed => "PluginFailed",
+            Self::PluginTrapped => "PluginTrapped",
+            Self::LimitExceeded => "LimitExceeded",
+            Self::OutcomeRefused => "OutcomeRefused",
+            Self::WriteFailed => "WriteFailed",
+        }
+    }
+}
+
+/// The host's own condition on a resource: `Reconciled` True with [`Reason::Succeeded`], False with the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reconciled {
+    /// Why.
+    pub reason: Reason,
+    /// For people; empty if all is well.
+    pub message: String,
+}
+
+impl Reconciled {
+    /// All is well.
+    pub fn succeeded() -> Self {
+        Self { reason: Reason::Succeeded, message: String::new() }
+    }
+
+    fn to_value(&self) -> Value {
+        let status = if self.reason == Reason::Succeeded { "True" } else { "False" };
+        json!({"type": RECONCILED, "status": status, "reason": self.reason.as_str(), "message": self.message})
+    }
+}
+
+/// Checks the `conditions` of a status that a plugin returned; says what is wrong.
+pub fn check(status: &Map<String, Value>) -> Result<(), String> {
+    let Some(conditions) = status.get("conditions") else { return Ok(()) };
+    let Some(conditions) = conditions.as_array() else {
+        return Err("status.conditions: is no list".to_owned());
+    };
+    if conditions.len() > CONDITIONS_MAX {
+        return Err(format!("status.conditions: {} of them, at most {CONDITIONS_MAX}", conditions.len()));
+    }
+    for (at, condition) in conditions.iter().enumerate() {
+        let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
+        if text("type").is_empty() || text("reason").is_empty() {
+            return Err(format!("status.conditions[{at}]: type and reason must not be empty"));
+        }
+        if text("type") == RECONCILED {
+            return Err(format!("status.conditions[{at}].type: `{RECONCILED}` is the host's own"));
+        }
+        if !["True", "False", "Unknown"].contains(&text("status")) {
+            return Err(format!("status.conditions[{at}].status: must be True, False or Unknown"));
+        }
+        if conditions[..at].iter().any(|other| other.get("type") == condition.get("type")) {
+            return Err(format!("status.conditions[{at}].type: `{}` is named twice", text("type")));
+        }
+    }
+    Ok(())
+}
+
+/// The JSON merge patch that takes the status from `live` to what plugin and host want, or none if nothing changes.
+/// The patch is that of the status alone, not wrapped in `status`.
+///
+/// - `wanted` none: the plugin's part stays as it is.
+/// - Fields that `wanted` leaves out are removed; conditions are merged by `type`, other owners' stay.
+/// - `observedGeneration` is set to `generation`, in the status and in each condition written.
+/// - `now` (RFC 3339) is the `lastTransitionTime` of a condition whose status changed.
+pub fn patch(
+    live: &Value,
+    wanted: Option<&Map<String, Value>>,
+    host: Option<&Reconciled>,
+    generation: i64,
+    now: &str,
+) -> Option<Value> {
+    let empty = Map::new();
+    let live = live.as_object().unwrap_or(&empty);
+    let mut target = wanted.unwrap_or(live).clone();
+    let live_conditions = live.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let asked = wanted.and_then(|wanted| wanted.get("conditions")).and_then(Value::as_array);
+    let asked = asked.into_iter().flatten().cloned().chain(host.map(Reconciled::to_value));
+
+    let mut conditions = live_conditions.to_vec();
+    for mut condition in asked {
+        let same = conditions.iter().position(|other| other.get("type") == condition.get("type"));
+        settle(&mut condition, same.map(|at| &conditions[at]), generation, now);
+        match same {
+            Some(at) => conditions[at] = condition,
+            None => conditions.push(condition),
+        }
+    }
+    if conditions.is_empty() {
+        target.remove("conditions");
+    } else {
+        target.insert("conditions".to_owned(), Value::Array(conditions));
+    }
+    target.insert("observedGeneration".to_owned(), json!(generation));
+    merge_patch(&Value::Object(live.clone()), &Value::Object(target))
+}
+
+/// Gives a condition the fields that the host keeps.
+fn settle(condition: &mut Value, live: Option<&Value>, generation: i64, now: &str) {
+    let Some(fields) = condition.as_object_mut() else { return };
+    let since = live
+        .filter(|live| live.get("status") == fields.get("status"))
+        .and_then(|live| live.get("lastTransitionTime"))
+        .cloned();
+    fields.insert("lastTransitionTime".to_owned(), since.unwrap_or_else(|| json!(now)));
+    fields.insert("observedGeneration".to_owned(), json!(generation));
+    fields.entry("message").or_insert_with(|| json!(""));
+}
+
+/// The JSON merge patch (RFC 7386) from one value to another, or none if they are equal. Nulls in `to` mean absent,
+/// as the API server stores none.
+pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
+    match (from, to) {
+        (Value::Object(from), Value::Object(to)) => {
+            let mut patch = Map::new();
+            for key in from.keys().filter(|key| to.get(*key).is_none_or(Value::is_null)) {
+                patch.insert(key.clone(), Value::Null);
+            }
+            for (key, value) in to.iter().filter(|(_, value)| !value.is_null()) {
+                match from.get(key) {
+                    None => {
+                        patch.insert(key.clone(), without_nulls(value));
+                    }
+                    Some(old) => {
+                        if let Some(change) = merge_patch(old, value) {
+                            patch.insert(key.clone(), change);
+                        }
+                    }
+                }
+            }
+            (!patch.is_empty()).then_some(Value::Object(patch))
+        }
+        _ if from == to => None,
+        _ => Some(without_nulls(to)),
+    }
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(
+            fields
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(key, value)| (key.clone(), without_nulls(value)))
+                .collect(),
+        ),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    /// What the API server would store.
+    fn apply(live: &Value, patch: &Value) -> Value {
+        let Some(fields) = patch.as_object() else { return patch.clone() };
+        let mut live = live.as_object().cloned().unwrap_or_default();
+        for (key, value) in fields {
+            if value.is_null() {
+                live.remove(key);
+            } else {
+                let old = live.get(key).cloned().unwrap_or(Value::Null);
+                live.insert(key.clone(), apply(&old, value));
+            }
+        }
+        Value::Object(live)
+    }
+
+    #[test]
+    fn first_status_then_quiet() {
+        let wanted = object(json!({
+            "readyReplicas": 3, "gone": null,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "AllReplicasReady"}]
+        }));
+        let host = Reconciled::succeeded();
+        let live = Value::Null;
+        let change = patch(&live, Some(&wanted), Some(&host), 4, "T1").unwrap();
+        let stored = apply(&live, &change);
+        assert_eq!(
+            stored,
+            json!({
+                "readyReplicas": 3, "observedGeneration": 4,
+                "conditions": [
+                    {"type": "Ready", "status": "True", "reason": "AllReplicasReady", "message": "",
+                     "lastTransitionTime": "T1", "observedGeneration": 4},
+                    {"type": "Reconciled", "status": "True", "reason": "Succeeded", "message": "",
+                     "lastTransitionTime": "T1", "observedGeneration": 4}
+                ]
+            })
+        );
+        assert_eq!(patch(&stored, Some(&wanted), Some(&host), 4, "T2"), None);
+        assert_eq!(patch(&stored, None, Some(&host), 4, "T2"), None);
+    }
+
+    #[test]
+    fn times_move_with_the_status_alone_and_other_conditions_stay() {
+        let live = json!({
+            "observedGeneration": 1, "old": 1,
+            "conditions": [
+                {"type": "Foreign", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "T0"},
+                {"type": "Ready", "status": "False", "reason": "Provisioning", "message": "0/3",
+                 "lastTransitionTime": "T0", "observedGeneration": 1}
+            ]
+        });
+        let ready = |status: &str, message: &str| {
+            object(json!({"conditions": [
+                {"type": "Ready", "status": status, "reason": "R", "message": message, "lastTransitionTime": "lie"}
+            ]}))
+        };
+        let stored = apply(&live, &patch(&live, Some(&ready("False", "1/3")), None, 1, "T1").unwrap());
+        assert_eq!(stored["conditions"][1]["lastTransitionTime"], "T0");
+        assert_eq!(stored["conditions"][1]["message"], "1/3");
+        assert_eq!(stored["conditions"][0]["type"], "Foreign");
+        assert_eq!(stored.get("old"), None);
+        let stored = apply(&live, &patch(&live, Some(&ready("True", "")), None, 1, "T1").unwrap());
+        assert_eq!(stored["conditions"][1]["lastTransitionTime"], "T1");
+    }
+
+    #[test]
+    fn a_plugin_cannot_forge_or_garble_conditions() {
+        for (conditions, part) in [
+            (json!([{"type": "Reconciled", "status": "True", "reason": "X"}]), "the host's own"),
+            (json!([{"type": "A", "status": "true", "reason": "X"}]), "True, False or Unknown"),
+            (json!([{"type": "A", "status": "True"}]), "must not be empty"),
+            (json!({}), "is no list"),
+            (
+                json!([{"type": "A", "status": "True", "reason": "X"}, {"type": "A", "status": "True", "reason": "X"}]),
+                "named twice",
+            ),
+        ] {
+            let problem = check(&object(json!({"conditions": conditions}))).unwrap_err();
+            assert!(problem.contains(part), "{problem}");
+        }
+    }
+}

@@ -40,7 +40,9 @@ impl Limits {
         ];
         for (field, value, min, max) in bounds {
             if !(min..=max).contains(&value) {
-                return Err(format!("limits.{field}: {value} is out of bounds, {min} to {max} would be right"));
+                return Err(format!(
+                    "limits.{field}: {value} is out of bounds, {min} to {max} would be right"
+                ));
             }
         }
         Ok(())

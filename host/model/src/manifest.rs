@@ -178,7 +178,10 @@ impl Manifest {
     /// Reads and checks the JSON text that `describe` returned.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
         let manifest: Self = serde_json::from_str(text).map_err(|error| {
-            ManifestError::new(format_args!("line {} column {}", error.line(), error.column()), error.to_string())
+            ManifestError::new(
+                format_args!("line {} column {}", error.line(), error.column()),
+                error.to_string(),
+            )
         })?;
         manifest.check()?;
         Ok(manifest)
@@ -294,7 +297,8 @@ impl Resource {
                 return Err(ManifestError::new(format_args!("{path}.{field}"), problem));
             }
         }
-        if !self.group.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.') {
+        if !self.group.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.')
+        {
             let problem = format!("`{}` is not an API group", self.group);
             return Err(ManifestError::new(format_args!("{path}.group"), problem));
         }

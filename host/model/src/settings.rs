@@ -86,14 +86,19 @@ impl Settings {
         }
         self.limits.check()?;
         if !(1..=100).contains(&self.concurrency) {
-            return Err(format!("concurrency: {} is out of bounds, 1 to 100 would be right", self.concurrency));
+            return Err(format!(
+                "concurrency: {} is out of bounds, 1 to 100 would be right",
+                self.concurrency
+            ));
         }
         let BackoffSettings { base_ms, cap_ms } = self.backoff;
         if !(1..=60_000).contains(&base_ms) {
             return Err(format!("backoff.baseMs: {base_ms} is out of bounds, 1 to 60000 would be right"));
         }
         if !(base_ms..=3_600_000).contains(&cap_ms) {
-            return Err(format!("backoff.capMs: {cap_ms} is out of bounds, baseMs to 3600000 would be right"));
+            return Err(format!(
+                "backoff.capMs: {cap_ms} is out of bounds, baseMs to 3600000 would be right"
+            ));
         }
         if let Some(seconds) = self.resync_seconds
             && !(10..=86_400).contains(&seconds)
