@@ -1,1 +1,95 @@
-//! placeholder
+//! Write a Kubernetes operator as a pure function: what is wanted and what there is go in, what to do comes out. The
+//! Pilothouse host owns watches, queues, writes, ownership, finalizers, retries and limits.
+//!
+//! An author implements [`Reconciler`] for the type of a kind's `spec` and names it in [`export!`]. Built for
+//! `wasm32-unknown-unknown` that is a component of the world `pilothouse:operator/plugin`; built natively it is a
+//! library that [`testing`] runs with plain values.
+//!
+//! - what a pass knows: [`Pass`], with [`Object`]s and their typed [`views`]
+//! - what it may decide: [`Actions`], made of the types in [`action`]
+//! - what the plugin says of itself: [`Controller`] and [`Crd`], from which [`Manifest`] is made
+//! - names of built-in kinds: [`kinds`]
+
+pub mod action;
+#[doc(hidden)]
+pub mod bindings;
+mod condition;
+mod crd;
+#[doc(hidden)]
+pub mod glue;
+pub mod kinds;
+pub mod log;
+mod manifest;
+mod object;
+mod pass;
+mod reconciler;
+mod schema;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+pub mod views;
+
+pub use action::{Action, Actions};
+pub use condition::{Condition, State};
+pub use crd::{Column, Crd};
+pub use kinds::{Resource, Scope};
+pub use manifest::{Child, Controller, Manifest, Primary, Related, Target};
+pub use object::Object;
+pub use pass::{Answer, Pass, Rejected};
+pub use reconciler::{Failure, NoStatus, Reconciler};
+pub use serde_json;
+
+/// What a plugin's files usually need.
+pub mod prelude {
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+    pub use serde_json::{Value, json};
+
+    pub use crate::action::{
+        Alphabet, Apply, Delete, Event, LookUp, OnImmutable, PatchTarget, Propagation, Reference,
+        SecretTemplate,
+    };
+    pub use crate::kinds::*;
+    pub use crate::views::{self, View as _};
+    pub use crate::{
+        Actions, Child, Column, Condition, Controller, Crd, Failure, NoStatus, Object, Pass, Reconciler,
+        Related, State, Target, export, log,
+    };
+}
+
+/// Makes the crate a plugin with these reconcilers: `export!(Greeting)`, `export!(Web, Database)`.
+///
+/// The plugin's name and version are those of its package. Besides the component's exports, the crate gets a function
+/// `manifest()`, for tests.
+#[macro_export]
+macro_rules! export {
+    ($($reconciler:ty),+ $(,)?) => {
+        /// What this plugin says of itself.
+        pub fn manifest() -> $crate::Manifest {
+            $crate::Manifest {
+                name: env!("CARGO_PKG_NAME"),
+                version: env!("CARGO_PKG_VERSION"),
+                controllers: vec![$(<$reconciler as $crate::Reconciler>::controller()),+],
+            }
+        }
+
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            use $crate::bindings::exports::pilothouse::operator::reconciler::{Desired, Guest, Observed, Outcome};
+
+            struct Plugin;
+
+            impl Guest for Plugin {
+                fn describe() -> String {
+                    $crate::glue::describe(&manifest())
+                }
+
+                fn reconcile(desired: Desired, observed: Observed) -> Outcome {
+                    const ENTRIES: &[$crate::glue::Entry] = &[$($crate::glue::Entry::of::<$reconciler>()),+];
+                    $crate::glue::reconcile(ENTRIES, desired, observed)
+                }
+            }
+
+            $crate::bindings::export_plugin!(Plugin with_types_in $crate::bindings);
+        };
+    };
+}

@@ -1,2 +1,38 @@
-//! placeholder
-fn main() {}
+//! `pilothouse`: parse the command line, run the command, return its exit code.
+
+mod cli;
+mod controller;
+mod metrics;
+mod plugins;
+mod reconcile;
+mod run;
+mod serve;
+mod shelf;
+mod snapshot;
+mod sources;
+mod supervisor;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Run(args) => {
+            args.config().and_then(|config| Ok(run::run(config)?)).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Render(args) => cli::render::main(&args),
+        Command::Inspect(args) => cli::inspect::main(&args).map(|()| ExitCode::SUCCESS),
+        Command::Crds(args) => cli::crds::main(&args).map(|()| ExitCode::SUCCESS),
+        Command::Rbac(args) => cli::rbac::main(&args).map(|()| ExitCode::SUCCESS),
+        Command::Package(args) => cli::package::main(&args).map(|()| ExitCode::SUCCESS),
+        Command::Compile => Ok(pilothouse_sandbox::compile_main()),
+    };
+    done.unwrap_or_else(|exit| {
+        cli::output::say(&format!("error: {}", exit.message));
+        exit.code.into()
+    })
+}

@@ -77,6 +77,19 @@ pub enum RejectReason {
 }
 
 impl RejectReason {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Conflict,
+        Self::Immutable,
+        Self::Invalid,
+        Self::Forbidden,
+        Self::NotOwned,
+        Self::Terminating,
+        Self::Gone,
+        Self::Unavailable,
+        Self::TooLarge,
+    ];
+
     /// The word of the contract.
     pub fn as_str(self) -> &'static str {
         match self {

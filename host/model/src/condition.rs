@@ -26,6 +26,8 @@ pub enum Reason {
     OutcomeRefused,
     /// Some writes failed; the message names the first.
     WriteFailed,
+    /// A bug of the host, or the host is shutting down.
+    HostFault,
 }
 
 impl Reason {
@@ -39,6 +41,7 @@ impl Reason {
             Self::LimitExceeded => "LimitExceeded",
             Self::OutcomeRefused => "OutcomeRefused",
             Self::WriteFailed => "WriteFailed",
+            Self::HostFault => "HostFault",
         }
     }
 }

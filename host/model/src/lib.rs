@@ -2,13 +2,14 @@
 //!
 //! - what crosses the border to a plugin: [`action`], [`manifest`], [`settings`]
 //! - what the host knows of the cluster: [`object`], [`kind`], [`names`]
-//! - what it decides: [`plan`] (may this outcome be carried out, and how), [`diff`] (is a write needed),
+//! - what it decides: [`plan`] (may this outcome be carried out, and how), [`diff`] (is a write needed, by [`fields`]),
 //!   [`condition`] (which status patch), [`backoff`] (when again), [`limits`]
 
 pub mod action;
 pub mod backoff;
 pub mod condition;
 pub mod diff;
+pub mod fields;
 pub mod kind;
 pub mod limits;
 pub mod manifest;
@@ -17,4 +18,5 @@ pub mod object;
 pub mod plan;
 pub mod rbac;
 pub mod secret;
+pub mod selector;
 pub mod settings;

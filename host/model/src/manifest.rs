@@ -192,6 +192,23 @@ impl Manifest {
         self.controllers.iter().enumerate().find(|(_, controller)| controller.primary.kind() == *kind)
     }
 
+    /// The CRD of this kind, if the plugin brings it along.
+    pub fn crd(&self, kind: &Kind) -> Option<&Value> {
+        self.crds.iter().find(|crd| crd["spec"]["group"] == *kind.group && crd["spec"]["names"]["kind"] == *kind.kind)
+    }
+
+    /// Whether objects of this kind can hold the host's own condition: the plugin brings the CRD, with a status
+    /// subresource and `status.conditions` in its schema. Other kinds belong to somebody else, and a field that the
+    /// schema does not know would be dropped and written for ever.
+    pub fn holds_conditions(&self, kind: &Kind) -> bool {
+        let versions = self.crd(kind).and_then(|crd| crd["spec"]["versions"].as_array());
+        versions.into_iter().flatten().any(|version| {
+            version["name"] == *kind.version
+                && version["subresources"]["status"].is_object()
+                && version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"].is_object()
+        })
+    }
+
     fn check(&self) -> Result<(), ManifestError> {
         if self.version.is_empty() || self.version.len() > 64 {
             return Err(ManifestError::new("version", "must have 1 to 64 characters"));

@@ -1,0 +1,95 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`. The others are their parts.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pilothouse
+PLUGINS := config-map postgres-cluster
+WASM := wasm32-unknown-unknown
+
+CARGO_COMPONENT_VERSION := 0.21.1
+CARGO_DENY_VERSION := 0.20.2
+CARGO_COMPONENT := $(CACHE)/cargo-component-$(CARGO_COMPONENT_VERSION)/bin/cargo-component
+CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+export CARGO_COMPONENT
+
+.PHONY: help
+help: ## Show this
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+
+.PHONY: run
+run: build plugins harness ## Start a control plane and the host, apply the sample, show what appears
+	deploy/local/run.sh $(TARGET)
+
+.PHONY: stop
+stop: harness ## End what `make run` started
+	deploy/local/stop.sh $(TARGET)
+
+.PHONY: build
+build: ## The host: target/release/pilothouse
+	cargo build --release --locked --package pilothouse
+
+.PHONY: harness
+harness:
+	cargo build --release --locked --package pilothouse-harness --bins
+
+.PHONY: wasm-target
+wasm-target:
+	@ls "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" >/dev/null 2>&1 || rustup target add $(WASM)
+
+.PHONY: plugins
+plugins: wasm-target ## All plugins as components: target/plugins/NAME.wasm
+	cargo build --profile guest --locked --target $(WASM) $(addprefix --package ,$(PLUGINS))
+	cargo run --release --locked --quiet --package pilothouse-componentize -- --out $(TARGET)/plugins \
+	  $(foreach plugin,$(PLUGINS),$(TARGET)/$(WASM)/guest/$(subst -,_,$(plugin)).wasm)
+
+.PHONY: control-plane
+control-plane: ## etcd and Kubernetes for tests and `make run`, built once into the user's cache
+	tests/cluster/build.sh
+
+.PHONY: generate
+generate: build plugins ## Files in deploy/ that the program prints
+	deploy/generate.sh $(TARGET) deploy
+
+.PHONY: deploy-plugin
+deploy-plugin: build plugins ## The PostgresCluster plugin as a ConfigMap: target/deploy/postgres-cluster.yaml
+	mkdir -p $(TARGET)/deploy
+	$(TARGET)/release/pilothouse package $(TARGET)/plugins/postgres-cluster.wasm \
+	  --configmap postgres-cluster --namespace pilothouse-system > $(TARGET)/deploy/postgres-cluster.yaml
+	@echo "kubectl apply --server-side -f $(TARGET)/deploy/postgres-cluster.yaml"
+
+.PHONY: image
+image: ## The host's image, from one static binary and nothing else
+	deploy/images/host/build.sh $(TARGET)
+
+.PHONY: check
+check: wasm-target $(CARGO_DENY) ## Format, lints, docs, licences
+	cargo fmt --all --check
+	cargo clippy --release --locked --workspace --all-targets -- --deny warnings
+	cargo clippy --profile guest --locked --target $(WASM) $(addprefix --package ,$(PLUGINS)) -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --release --locked --workspace --no-deps --document-private-items
+	$(CARGO_DENY) --locked check bans licenses sources
+
+.PHONY: test
+test: build plugins harness control-plane $(CARGO_COMPONENT) ## Every test but the long ones; the last line counts them
+	tests/run.sh
+
+.PHONY: test-faults
+test-faults: build plugins harness control-plane ## The long fault tests: the host killed and cut off many times
+	tests/run.sh --faults
+
+.PHONY: bench
+bench: build plugins harness control-plane ## Measure and print the table
+	tests/bench/run.sh $(TARGET)
+
+.PHONY: clean
+clean: ## Remove what was built here; the cache in ~/.cache/pilothouse stays
+	cargo clean
+
+$(CARGO_COMPONENT):
+	cargo install cargo-component --locked --version $(CARGO_COMPONENT_VERSION) \
+	  --root $(CACHE)/cargo-component-$(CARGO_COMPONENT_VERSION)
+
+$(CARGO_DENY):
+	cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION) --root $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)

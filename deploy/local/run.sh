@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# The part of `make run` behind the builds: a control plane, the host, the sample, and a look at what appears.
+# May be interrupted and run again at any point. Usage: deploy/local/run.sh TARGET
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source deploy/local/lib.sh
+target=$(realpath "$1")
+listen=${PILOTHOUSE_LISTEN:-127.0.0.1:18080}
+
+command -v kubectl >/dev/null || { echo "kubectl is not on the PATH: install it first" >&2; exit 2; }
+
+own=${KUBECONFIG:-}
+kubeconfig=$("$target/release/pilothouse-harness" up)
+export KUBECONFIG=$kubeconfig
+
+mkdir -p "$state"
+wanted="$target/release/pilothouse $(stat -c %Y "$target/release/pilothouse") $kubeconfig"
+if pid=$(running) && [[ $(cat "$state/wanted" 2>/dev/null) == "$wanted" ]]; then
+  say "found the host, process $pid"
+else
+  if end_host; then say "ended the host of an earlier build"; fi
+  say "starting the host; its log: $state/log"
+  setsid --fork bash -c 'echo $$ > "$0"; shift 0; exec "$@"' "$state/pid.new" \
+    "$target/release/pilothouse" run --plugins "$target/plugins" --apply-crds \
+    --kubeconfig "$kubeconfig" --listen "$listen" > "$state/log" 2>&1 < /dev/null
+  for _ in $(seq 50); do [[ -s $state/pid.new ]] && break; sleep 0.1; done
+  pid=$(cat "$state/pid.new")
+  rm -f "$state/pid.new"
+  echo "$pid $(started "$pid")" > "$record"
+  echo "$wanted" > "$state/wanted"
+fi
+
+say "waiting until the host is ready"
+for attempt in $(seq 600); do
+  ready=$(curl -fsS "http://$listen/readyz" 2>/dev/null) && break
+  running >/dev/null || { echo "the host ended:" >&2; tail -n 20 "$state/log" >&2; exit 1; }
+  if ((attempt == 600)); then
+    echo "not ready after 60 s:" >&2
+    curl -sS "http://$listen/readyz" >&2 || true
+    exit 1
+  fi
+  sleep 0.1
+done
+
+say "kubectl apply -f deploy/samples/postgres-cluster.yaml"
+kubectl apply -f deploy/samples/postgres-cluster.yaml
+kubectl -n shop wait --for=condition=Ready --timeout=60s pgc/orders-db
+say "kubectl -n shop get pgc,statefulset,pod,service,secret,pdb"
+kubectl -n shop get pgc,statefulset,pod,service,secret,pdb
+[[ -n $own ]] || say "this control plane has no node: the pods' status is written by a stand-in for the kubelet"
+cat <<TEXT
+
+It stays up. Point kubectl at it:
+
+    export KUBECONFIG=$kubeconfig
+
+and try:
+
+    kubectl -n shop patch pgc orders-db --type merge -p '{"spec":{"replicas":5}}'
+    kubectl -n shop delete service orders-db-rw     # it comes back
+    kubectl -n shop get events
+    kubectl -n shop delete pgc orders-db
+    make stop
+TEXT

@@ -1,0 +1,203 @@
+//! [`Crd`]: the CustomResourceDefinition of a kind, generated from the Rust types of its spec and status.
+
+use schemars::JsonSchema;
+use serde_json::{Value, json};
+
+use crate::kinds::Resource;
+use crate::reconciler::Reconciler;
+use crate::schema;
+
+/// A CustomResourceDefinition in the making. One version, served and stored, with the status subresource.
+#[derive(Debug, Clone)]
+pub struct Crd {
+    pub(crate) resource: Resource,
+    description: Option<Value>,
+    spec: Value,
+    status: Value,
+    name: Option<Value>,
+    short_names: Vec<String>,
+    columns: Vec<Value>,
+    rules: Vec<Value>,
+    scale: Option<Value>,
+}
+
+/// Type of a printer column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// A whole number.
+    Integer,
+    /// Text.
+    Text,
+    /// `true` or `false`.
+    Boolean,
+    /// A time, shown as an age.
+    Date,
+}
+
+impl Column {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Integer => "integer",
+            Self::Text => "string",
+            Self::Boolean => "boolean",
+            Self::Date => "date",
+        }
+    }
+}
+
+impl Crd {
+    /// The definition of the kind that `R` reconciles: the schemas of `R` and its status, plus `conditions` and
+    /// `observedGeneration`, which every status has.
+    ///
+    /// # Panics
+    /// If a type cannot be said as a structural schema; the message names the path.
+    pub fn of<R>() -> Self
+    where
+        R: Reconciler + JsonSchema,
+        R::Status: JsonSchema,
+    {
+        let mut spec = schema::of_spec::<R>();
+        let description = spec.as_object_mut().and_then(|spec| spec.remove("description"));
+        Self {
+            resource: R::PRIMARY,
+            description,
+            spec,
+            status: with_conditions(schema::of_status::<R::Status>()),
+            name: None,
+            short_names: Vec::new(),
+            columns: Vec::new(),
+            rules: Vec::new(),
+            scale: None,
+        }
+    }
+
+    /// A short name for kubectl.
+    #[must_use]
+    pub fn short_name(mut self, name: &str) -> Self {
+        self.short_names.push(name.to_owned());
+        self
+    }
+
+    /// A column of `kubectl get`.
+    #[must_use]
+    pub fn column(self, name: &str, kind: Column, path: &str) -> Self {
+        self.printed(name, kind, path, 0)
+    }
+
+    /// A column of `kubectl get -o wide`.
+    #[must_use]
+    pub fn wide_column(self, name: &str, kind: Column, path: &str) -> Self {
+        self.printed(name, kind, path, 1)
+    }
+
+    /// The column `Age`.
+    #[must_use]
+    pub fn age(self) -> Self {
+        self.column("Age", Column::Date, ".metadata.creationTimestamp")
+    }
+
+    fn printed(mut self, name: &str, kind: Column, path: &str, priority: u8) -> Self {
+        let mut column = json!({"name": name, "type": kind.as_str(), "jsonPath": path});
+        if priority > 0 {
+            column["priority"] = priority.into();
+        }
+        self.columns.push(column);
+        self
+    }
+
+    /// Which names objects may have: children's names are made from them. A pattern, and the most characters.
+    #[must_use]
+    pub fn names(mut self, pattern: &str, length_max: u32) -> Self {
+        self.name = Some(json!({"type": "string", "pattern": pattern, "maxLength": length_max}));
+        self
+    }
+
+    /// A CEL rule (`x-kubernetes-validations`) over the whole object. Rules of one field stand at the field:
+    /// `#[schemars(extend("x-kubernetes-validations" = [...]))]`.
+    #[must_use]
+    pub fn rule(mut self, rule: &str, message: &str) -> Self {
+        self.rules.push(json!({"rule": rule, "message": message}));
+        self
+    }
+
+    /// The scale subresource, for `kubectl scale`: paths of the wanted and of the present number.
+    #[must_use]
+    pub fn scale(mut self, spec_path: &str, status_path: &str) -> Self {
+        self.scale = Some(json!({"specReplicasPath": spec_path, "statusReplicasPath": status_path}));
+        self
+    }
+
+    /// The whole object.
+    pub(crate) fn to_json(&self) -> Value {
+        let resource = &self.resource;
+        let mut subresources = json!({"status": {}});
+        if let Some(scale) = &self.scale {
+            subresources["scale"] = scale.clone();
+        }
+        let mut version = json!({
+            "name": resource.version,
+            "served": true,
+            "storage": true,
+            "schema": {"openAPIV3Schema": self.schema()},
+            "subresources": subresources,
+        });
+        if !self.columns.is_empty() {
+            version["additionalPrinterColumns"] = json!(self.columns);
+        }
+        let mut names = json!({
+            "kind": resource.kind,
+            "listKind": format!("{}List", resource.kind),
+            "plural": resource.plural,
+            "singular": resource.kind.to_ascii_lowercase(),
+        });
+        if !self.short_names.is_empty() {
+            names["shortNames"] = json!(self.short_names);
+        }
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{}.{}", resource.plural, resource.group)},
+            "spec": {
+                "group": resource.group,
+                "names": names,
+                "scope": resource.scope.as_str(),
+                "versions": [version],
+            },
+        })
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema = json!({
+            "type": "object",
+            "properties": {"spec": self.spec, "status": self.status},
+        });
+        if self.spec.get("required").is_some() {
+            schema["required"] = json!(["spec"]);
+        }
+        if let Some(description) = &self.description {
+            schema["description"] = description.clone();
+        }
+        if let Some(name) = &self.name {
+            schema["properties"]["metadata"] = json!({"type": "object", "properties": {"name": name}});
+        }
+        if !self.rules.is_empty() {
+            schema["x-kubernetes-validations"] = json!(self.rules);
+        }
+        schema
+    }
+}
+
+/// Adds what every status has: `observedGeneration`, and `conditions` as a list whose entries several writers may
+/// own, each by its `type`. Patterns and lengths are those of `metav1.Condition`.
+fn with_conditions(mut status: Value) -> Value {
+    // As text, since the same built by code is 12 KB of a plugin.
+    let shared: Value =
+        serde_json::from_str(include_str!("conditions.json")).expect("conditions.json is JSON");
+    if status["properties"].is_null() {
+        status = json!({"type": "object", "properties": {}});
+    }
+    for name in ["conditions", "observedGeneration"] {
+        status["properties"][name] = shared[name].clone();
+    }
+    status
+}

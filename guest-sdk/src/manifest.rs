@@ -1,0 +1,266 @@
+//! The manifest: what a plugin says of itself when it is loaded, in the form of `wit/manifest.schema.json`.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::crd::Crd;
+use crate::kinds::Resource;
+
+/// What a plugin is, serves and may touch. Made by [`export!`](crate::export).
+#[derive(Debug, Clone)]
+pub struct Manifest {
+    /// Identity: the name of the plugin's package.
+    pub name: &'static str,
+    /// Version of the plugin's package.
+    pub version: &'static str,
+    /// One for each primary kind.
+    pub controllers: Vec<Controller>,
+}
+
+/// How objects of one kind are reconciled, and what may be touched for them.
+#[derive(Debug, Clone)]
+pub struct Controller {
+    pub(crate) primary: Resource,
+    pub(crate) crd: Option<Crd>,
+    pub(crate) children: Vec<Child>,
+    pub(crate) related: Vec<Related>,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) finalizer: Option<String>,
+    pub(crate) resync: Option<Duration>,
+}
+
+/// The kind that a controller reconciles: the plugin's own, or one that exists already.
+#[derive(Debug, Clone)]
+pub enum Primary {
+    /// Of a CRD that the plugin brings along.
+    Own(Box<Crd>),
+    /// Built in, or of somebody else's CRD.
+    Existing(Resource),
+}
+
+impl From<Crd> for Primary {
+    fn from(crd: Crd) -> Self {
+        Self::Own(Box::new(crd))
+    }
+}
+
+impl From<Resource> for Primary {
+    fn from(resource: Resource) -> Self {
+        Self::Existing(resource)
+    }
+}
+
+impl Controller {
+    /// A controller of a kind: `Crd::of::<Self>()` for the plugin's own, a [`Resource`] for one that exists already.
+    pub fn new(primary: impl Into<Primary>) -> Self {
+        let (primary, crd) = match primary.into() {
+            Primary::Own(crd) => (crd.resource, Some(*crd)),
+            Primary::Existing(resource) => (resource, None),
+        };
+        Self {
+            primary,
+            crd,
+            children: Vec::new(),
+            related: Vec::new(),
+            targets: Vec::new(),
+            finalizer: None,
+            resync: None,
+        }
+    }
+
+    /// A kind that the plugin creates and owns: a [`Resource`], or a [`Child`] with options.
+    #[must_use]
+    pub fn owns(mut self, child: impl Into<Child>) -> Self {
+        self.children.push(child.into());
+        self
+    }
+
+    /// A kind that it reads without owning.
+    #[must_use]
+    pub fn reads(mut self, related: Related) -> Self {
+        self.related.push(related);
+        self
+    }
+
+    /// A kind that it changes or deletes without owning.
+    #[must_use]
+    pub fn changes(mut self, target: Target) -> Self {
+        self.targets.push(target);
+        self
+    }
+
+    /// A finalizer, `domain/name`: [`Reconciler::finalize`](crate::Reconciler::finalize) runs before the object goes
+    /// away. Without one, deletion is garbage collection alone.
+    #[must_use]
+    pub fn finalizer(mut self, name: &str) -> Self {
+        self.finalizer = Some(name.to_owned());
+        self
+    }
+
+    /// How often an unchanged object is reconciled again, 10 s to a day.
+    #[must_use]
+    pub fn resync(mut self, interval: Duration) -> Self {
+        self.resync = Some(interval);
+        self
+    }
+
+    fn to_json(&self) -> Value {
+        let mut controller = Map::new();
+        let mut put = |field: &str, value: Value| controller.insert(field.to_owned(), value);
+        put("primary", self.primary.to_json());
+        put("children", self.children.iter().map(Child::to_json).collect());
+        put("related", self.related.iter().map(Related::to_json).collect());
+        put("targets", self.targets.iter().map(Target::to_json).collect());
+        if let Some(finalizer) = &self.finalizer {
+            put("finalizer", finalizer.as_str().into());
+        }
+        if let Some(resync) = self.resync {
+            put("resyncSeconds", resync.as_secs().into());
+        }
+        Value::Object(controller)
+    }
+}
+
+/// A kind that the plugin creates and owns, with options.
+#[derive(Debug, Clone)]
+pub struct Child {
+    pub(crate) resource: Resource,
+    projection: Projection,
+    pub(crate) create_only: bool,
+    force_conflicts: bool,
+}
+
+impl From<Resource> for Child {
+    fn from(resource: Resource) -> Self {
+        Self { resource, projection: Projection::Full, create_only: false, force_conflicts: true }
+    }
+}
+
+impl Child {
+    /// Show only `apiVersion`, `kind` and `metadata` in passes.
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        self.projection = Projection::Metadata;
+        self
+    }
+
+    /// Never touch an object of this kind again once it exists.
+    #[must_use]
+    pub fn create_only(mut self) -> Self {
+        self.create_only = true;
+        self
+    }
+
+    /// Leave fields to other field managers that own them, and report the conflict, instead of taking them back.
+    #[must_use]
+    pub fn yield_conflicts(mut self) -> Self {
+        self.force_conflicts = false;
+        self
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "resource": self.resource.to_json(),
+            "projection": self.projection.as_str(),
+            "createOnly": self.create_only,
+            "forceConflicts": self.force_conflicts,
+        })
+    }
+}
+
+/// How much of each object the host watches and shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Projection {
+    Full,
+    Metadata,
+}
+
+impl Projection {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Metadata => "metadata",
+        }
+    }
+}
+
+/// A kind that the plugin reads without owning.
+#[derive(Debug, Clone)]
+pub struct Related {
+    pub(crate) name: String,
+    resource: Resource,
+    selector: Option<String>,
+    projection: Projection,
+}
+
+impl Related {
+    /// Objects that a label selector matches, in the primary's namespace. It may use `$(name)`, `$(namespace)` and
+    /// `$(uid)` of the primary. `name` is how a pass asks for them.
+    pub fn matching(name: &str, resource: Resource, selector: &str) -> Self {
+        let selector = Some(selector.to_owned());
+        Self { name: name.to_owned(), resource, selector, projection: Projection::Full }
+    }
+
+    /// Objects that a pass looks up itself.
+    pub fn on_request(name: &str, resource: Resource) -> Self {
+        Self { name: name.to_owned(), resource, selector: None, projection: Projection::Full }
+    }
+
+    /// Show only `apiVersion`, `kind` and `metadata` in passes.
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        self.projection = Projection::Metadata;
+        self
+    }
+
+    fn to_json(&self) -> Value {
+        let mut rule = json!({
+            "name": self.name,
+            "resource": self.resource.to_json(),
+            "projection": self.projection.as_str(),
+        });
+        if let Some(selector) = &self.selector {
+            rule["selector"] = selector.as_str().into();
+        }
+        rule
+    }
+}
+
+/// A kind that the plugin changes or deletes without owning.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub(crate) resource: Resource,
+    pub(crate) verbs: &'static [&'static str],
+}
+
+impl Target {
+    /// Objects that it changes.
+    pub fn patch(resource: Resource) -> Self {
+        Self { resource, verbs: &["patch"] }
+    }
+
+    /// Objects that it deletes.
+    pub fn delete(resource: Resource) -> Self {
+        Self { resource, verbs: &["delete"] }
+    }
+
+    /// Objects that it changes and deletes.
+    pub fn patch_and_delete(resource: Resource) -> Self {
+        Self { resource, verbs: &["patch", "delete"] }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({"resource": self.resource.to_json(), "verbs": self.verbs})
+    }
+}
+
+impl Manifest {
+    /// The JSON that `describe` answers.
+    pub fn to_json(&self) -> Value {
+        let crds: Vec<_> =
+            self.controllers.iter().filter_map(|one| one.crd.as_ref().map(Crd::to_json)).collect();
+        let controllers: Vec<_> = self.controllers.iter().map(Controller::to_json).collect();
+        json!({"name": self.name, "version": self.version, "crds": crds, "controllers": controllers})
+    }
+}

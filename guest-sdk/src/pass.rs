@@ -1,0 +1,190 @@
+//! [`Pass`]: everything that one call of `reconcile` may know.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::action::{Actions, Reference, SetStatus};
+use crate::bindings::pilothouse::operator::types::{Desired, Observed};
+use crate::condition::Condition;
+use crate::kinds::Resource;
+use crate::object::Object;
+use crate::reconciler::{Failure, Reconciler};
+use crate::views::View;
+
+/// One pass over one object: what its user wants, what the cluster has, and the pass's only clock and randomness.
+#[derive(Debug)]
+pub struct Pass<R> {
+    /// `spec` of the object.
+    pub spec: R,
+    /// The object itself.
+    pub primary: Object,
+    /// Time of the pass, RFC 3339 in UTC.
+    pub now: String,
+    /// Fresh in each pass, so never for names of children.
+    pub seed: u64,
+    config: Value,
+    children: Vec<Object>,
+    related: Vec<Answer>,
+    rejected: Vec<Rejected>,
+}
+
+/// The objects found for one question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Name of the manifest's rule, or id of the [`LookUp`](crate::LookUp).
+    pub query: String,
+    /// False while the host cannot know all objects yet, or cut the list.
+    pub complete: bool,
+    /// The objects.
+    pub objects: Vec<Object>,
+}
+
+/// One action of the previous pass that did not happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// Position among that pass's actions.
+    pub index: usize,
+    /// Kind and name of the object that it was for, if it was for one.
+    pub target: Option<(String, String)>,
+    /// One word: `Conflict`, `Immutable`, `Invalid`, `Forbidden`, `NotOwned`, `Terminating`, `Gone`, `Unavailable`,
+    /// `TooLarge`.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+impl<R: Reconciler> Pass<R> {
+    /// `metadata.name` of the object.
+    pub fn name(&self) -> &str {
+        self.primary.name()
+    }
+
+    /// `metadata.namespace` of the object.
+    pub fn namespace(&self) -> &str {
+        self.primary.namespace()
+    }
+
+    /// The plugin's configuration, as the administrator gave it. A wrong one is no fault of the object's user.
+    pub fn config<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        read("config", &self.config).map_err(Failure::Retry)
+    }
+
+    /// The child of this kind and name, if it exists.
+    pub fn child(&self, kind: Resource, name: &str) -> Option<&Object> {
+        self.children.iter().find(|child| child.name() == name && child.is_a(kind))
+    }
+
+    /// The child of this name as a [`View`], if it exists.
+    pub fn child_as<'a, V: View<'a>>(&'a self, name: &str) -> Option<V> {
+        self.child(V::KIND, name).map(V::of)
+    }
+
+    /// All children of a kind, by namespace and name.
+    pub fn children(&self, kind: Resource) -> impl Iterator<Item = &Object> {
+        self.children.iter().filter(move |child| child.is_a(kind))
+    }
+
+    /// All children of a kind as [`View`]s.
+    pub fn children_as<'a, V: View<'a>>(&'a self) -> impl Iterator<Item = V> {
+        self.children(V::KIND).map(V::of)
+    }
+
+    /// The answer to a rule of the manifest or to a [`LookUp`](crate::LookUp); none if it was not asked.
+    pub fn related(&self, query: &str) -> Option<&Answer> {
+        self.related.iter().find(|answer| answer.query == query)
+    }
+
+    /// Actions of the previous pass that did not happen.
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+
+    /// A condition of the object, as it is now.
+    pub fn condition(&self, name: &str) -> Option<Condition> {
+        self.primary.condition(name)
+    }
+
+    /// The status that the object shall have; push it, with its conditions.
+    pub fn set_status(&self, fields: &R::Status) -> SetStatus {
+        let fields = serde_json::to_value(fields).unwrap_or_default();
+        SetStatus { fields, conditions: Vec::new() }
+    }
+
+    /// A reference to the object itself.
+    pub fn reference(&self) -> Reference {
+        Reference::to(R::PRIMARY, &self.primary)
+    }
+}
+
+/// What a pass decided.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Decision {
+    pub(crate) actions: Actions,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// Runs one pass.
+pub(crate) fn run<R: Reconciler>(desired: Desired, observed: Observed) -> Decision {
+    let deleting = desired.deleting;
+    let mut actions = Actions::default();
+    let result = begin::<R>(desired, observed).and_then(|pass| {
+        let result =
+            if deleting { R::finalize(&pass, &mut actions) } else { R::reconcile(&pass, &mut actions) };
+        // The instance ends with the call: to give memory back piece by piece would be a tenth of the pass.
+        if cfg!(target_arch = "wasm32") {
+            std::mem::forget(pass);
+        }
+        result
+    });
+    Decision { actions, failure: result.err() }
+}
+
+fn begin<R: Reconciler>(desired: Desired, observed: Observed) -> Result<Pass<R>, Failure> {
+    let primary = object(desired.primary, "desired.primary")?;
+    let empty = Value::Object(serde_json::Map::new());
+    let spec = read("spec", primary.get("spec").unwrap_or(&empty)).map_err(Failure::Invalid)?;
+    let mut related = Vec::with_capacity(observed.related.len());
+    for answer in observed.related {
+        let objects = objects(answer.objects)?;
+        related.push(Answer { query: answer.query, complete: answer.complete, objects });
+    }
+    let rejected = observed.last.into_iter().map(|last| Rejected {
+        index: last.index as usize,
+        target: last.target.map(|target| (target.kind.kind, target.name)),
+        reason: last.reason,
+        message: last.message,
+    });
+    Ok(Pass {
+        spec,
+        primary,
+        now: desired.now,
+        seed: desired.seed,
+        config: serde_json::from_str(&desired.config).map_err(|error| not_json("desired.config", &error))?,
+        children: objects(observed.children)?,
+        related,
+        rejected: rejected.collect(),
+    })
+}
+
+fn objects(texts: Vec<String>) -> Result<Vec<Object>, Failure> {
+    texts.into_iter().map(|text| object(text, "observed")).collect()
+}
+
+/// The host sends JSON; if it does not, the next pass may be better.
+fn object(text: String, what: &str) -> Result<Object, Failure> {
+    Object::parse(text).map_err(|error| not_json(what, &error))
+}
+
+fn not_json(what: &str, error: &serde_json::Error) -> Failure {
+    Failure::Retry([what, " is not JSON: ", &error.to_string()].concat())
+}
+
+/// Reads a typed value. An error names the path, beginning with `field`.
+fn read<T: DeserializeOwned>(field: &str, value: &Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let below = error.path().to_string();
+        let dot = if below == "." { "" } else { "." };
+        let below = below.trim_start_matches('.');
+        [field, dot, below, ": ", &error.inner().to_string()].concat()
+    })
+}

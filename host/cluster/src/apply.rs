@@ -1,0 +1,508 @@
+//! Carries out the writes of a plan, in order, and decides nothing: what is wanted stands in the plan, whether a
+//! write is needed is [`pilothouse_model::diff`]'s to say, and what failed is reported for the next pass.
+//!
+//! - One write that fails does not stop the others, unless the API server is away or in trouble, or the fence is shut.
+//! - A write to an object that the snapshot showed carries its UID: applied to a name that has vanished since, it
+//!   would create that object anew.
+//! - A name that the snapshot did not show is looked up before it is applied to, as server-side apply would silently
+//!   adopt whatever bears it. (Between the look and the apply somebody else may still create one; the apply does not
+//!   force, so that it takes over no field that differs.)
+//! - Each response is handed to the [`Sink`] before the next write begins, so that no pass acts on a store older than
+//!   the host's own writes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pilothouse_model::action::Rejected;
+use pilothouse_model::diff::{self, Memory, Need, Print};
+use pilothouse_model::fields::FieldSet;
+use pilothouse_model::kind::Reference;
+use pilothouse_model::names::{MANAGED_LABEL, PluginName};
+use pilothouse_model::object::Object;
+use pilothouse_model::plan::{OnImmutable, Operation, Propagation, Subresource, Write};
+use serde_json::Value;
+
+use crate::desired;
+use crate::write::{Conflicts, Deleted, Endpoint, Mode, Writer};
+use crate::write_error::{Fault, WriteError};
+
+/// Writes of one pass that may end in the API server's trouble before the others are left to the next pass. One may be
+/// due to a hanging webhook of one kind; 2,000 that each wait 5 s would hold the key for hours.
+const TROUBLES_MAX: u32 = 3;
+
+/// Takes each response of the API server as soon as it is there. Must not block.
+pub trait Sink: Send + Sync {
+    /// The object as it is now. An older version must not replace a newer one.
+    fn written(&self, object: Arc<Object>);
+    /// The object with this UID is gone.
+    fn deleted(&self, reference: &Reference);
+}
+
+/// The snapshot that the plan was made from, and where responses go.
+#[derive(Clone, Copy)]
+pub struct ApplyContext<'a> {
+    /// The owner of the children.
+    pub primary: &'a Object,
+    /// Objects that it controlled then. Secrets with their values.
+    pub children: &'a [Arc<Object>],
+    /// Other objects that were read.
+    pub related: &'a [Arc<Object>],
+    /// Takes responses.
+    pub sink: &'a dyn Sink,
+}
+
+/// What became of a plan's writes.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// One entry for each write, in the plan's order.
+    pub entries: Vec<Entry>,
+    /// The longest that the API server asked to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+/// What became of one write.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Position of its action in the outcome.
+    pub index: u32,
+    /// What happened.
+    pub result: WriteResult,
+}
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub enum WriteResult {
+    /// Nothing had to.
+    NoOp,
+    /// The object is now as it was asked for.
+    Written(Arc<Object>),
+    /// The object with this UID is gone, or goes when its finalizers and its grace period let it.
+    Deleted {
+        /// Its UID.
+        uid: String,
+        /// It does not exist any more.
+        gone: bool,
+    },
+    /// It did not happen.
+    Rejected(Rejected),
+}
+
+impl Report {
+    /// The writes that did not happen.
+    pub fn rejected(&self) -> impl Iterator<Item = &Rejected> {
+        self.entries.iter().filter_map(|entry| match &entry.result {
+            WriteResult::Rejected(rejected) => Some(rejected),
+            _ => None,
+        })
+    }
+
+    /// Resource versions of the responses: a store that has seen them all is no older than this pass.
+    pub fn written_versions(&self) -> Vec<u64> {
+        let versions = self.entries.iter().filter_map(|entry| match &entry.result {
+            WriteResult::Written(object) => Some(object.meta().resource_version),
+            _ => None,
+        });
+        versions.collect()
+    }
+
+    /// Whether the API server was asked to change anything and did.
+    pub fn changed(&self) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| matches!(entry.result, WriteResult::Written(_) | WriteResult::Deleted { .. }))
+    }
+}
+
+/// Writes one plugin's children. Remembers of each what makes the next look at it cheap; see [`diff`].
+#[derive(Debug)]
+pub struct Applier {
+    writer: Writer,
+    plugin: PluginName,
+    /// By UID of the child.
+    memory: Mutex<HashMap<Arc<str>, Memory>>,
+}
+
+impl Applier {
+    /// An applier for this plugin, under the plugin's field manager.
+    pub fn new(writer: &Writer, plugin: PluginName) -> Self {
+        let writer = writer.with_manager(&plugin.field_manager());
+        Self { writer, plugin, memory: Mutex::default() }
+    }
+
+    /// The writer with the plugin's field manager.
+    pub fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
+    /// Carries out these writes. When the future is dropped the write under way may or may not happen, and those
+    /// behind it do not; the next pass finds out.
+    pub async fn apply(&self, writes: &[Write], cx: ApplyContext<'_>) -> Report {
+        let mut run = Run {
+            applier: self,
+            cx,
+            seen: HashMap::new(),
+            troubles: 0,
+            stopped: None,
+            terminating: BTreeSet::new(),
+        };
+        let mut report = Report::default();
+        for write in writes {
+            let result = run.carry_out(write).await.unwrap_or_else(|error| {
+                report.retry_after = report.retry_after.max(error.retry_after);
+                let (reason, target) = (error.reason(), Some(write.target.clone()));
+                WriteResult::Rejected(Rejected { index: write.index, target, reason, message: error.message })
+            });
+            report.entries.push(Entry { index: write.index, result });
+        }
+        report
+    }
+
+    /// Drops what is remembered of a child that is gone. Without it the memory would grow with each child that ever
+    /// was.
+    pub fn forget(&self, uid: &str) {
+        self.remembered().remove(uid);
+    }
+
+    /// Children that something is remembered of.
+    pub fn remembered_children(&self) -> usize {
+        self.remembered().len()
+    }
+
+    fn remembered(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Memory>> {
+        // Nothing panics while it holds the lock; and a memory is true or gone.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recall(&self, object: &Object) -> Option<Memory> {
+        self.remembered().get(&object.meta().uid).copied()
+    }
+
+    fn remember(&self, object: &Object, memory: Memory) {
+        self.remembered().insert(object.meta().uid.clone(), memory);
+    }
+}
+
+/// One plan being carried out.
+pub(crate) struct Run<'a> {
+    applier: &'a Applier,
+    pub(crate) cx: ApplyContext<'a>,
+    /// Responses to earlier writes of this plan, newer than the snapshot; none for an object that is gone.
+    seen: HashMap<Reference, Option<Arc<Object>>>,
+    /// Writes that ended in the API server's trouble.
+    troubles: u32,
+    /// Why the remaining writes are not tried.
+    stopped: Option<WriteError>,
+    /// Namespaces that are being deleted: each creation there would be refused as the first was.
+    terminating: BTreeSet<Option<String>>,
+}
+
+/// A child as the plan wants it.
+pub(crate) struct Wanted<'a> {
+    pub(crate) write: &'a Write,
+    pub(crate) at: Endpoint<'a>,
+    pub(crate) object: &'a Value,
+    pub(crate) print: Print,
+    pub(crate) conflicts: Conflicts,
+    pub(crate) on_immutable: OnImmutable,
+}
+
+pub(crate) type Done = Result<WriteResult, WriteError>;
+
+impl Run<'_> {
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.applier.writer
+    }
+
+    async fn carry_out(&mut self, write: &Write) -> Done {
+        if let Some(cause) = &self.stopped {
+            let message = format!("not tried after an earlier write of this pass failed: {}", cause.message);
+            return Err(WriteError { message, ..cause.clone() });
+        }
+        let done = match &write.operation {
+            Operation::Apply { object, create_only, on_immutable, force_conflicts } => {
+                let object = desired::canonical(object);
+                let wanted = Wanted {
+                    write,
+                    at: Endpoint::of_write(write),
+                    print: Print::of(&object),
+                    object: &object,
+                    conflicts: if *force_conflicts { Conflicts::Force } else { Conflicts::Report },
+                    on_immutable: *on_immutable,
+                };
+                if *create_only { self.create_once(&wanted).await } else { self.apply(&wanted).await }
+            }
+            Operation::GenerateSecret { object, template } => {
+                self.generate_secret(write, object, template).await
+            }
+            Operation::Delete { propagation, grace_period_seconds } => {
+                let uid = write.target.uid.clone().unwrap_or_default();
+                self.delete(write, &uid, *propagation, *grace_period_seconds).await
+            }
+            Operation::Patch { patch, subresource } => self.patch_target(write, patch, *subresource).await,
+        };
+        if let Err(error) = &done {
+            self.troubles += u32::from(error.is_trouble());
+            if error.stops_all() || self.troubles == TROUBLES_MAX {
+                self.stopped = Some(error.clone());
+            }
+            if error.fault == Fault::NamespaceTerminating {
+                self.terminating.insert(write.target.namespace.clone());
+            }
+        }
+        done
+    }
+
+    async fn apply(&mut self, wanted: &Wanted<'_>) -> Done {
+        match self.find(wanted.write, &wanted.at).await? {
+            Some(live) => self.update(wanted, live).await,
+            None => self.create(wanted).await,
+        }
+    }
+
+    /// First apply to a name that nothing bears. Nothing is there to take from anybody, so nothing is forced.
+    pub(crate) async fn create(&mut self, wanted: &Wanted<'_>) -> Done {
+        self.refuse_in_terminating_namespace(wanted.write)?;
+        let response = self.writer().apply(&wanted.at, wanted.object, Conflicts::Report, Mode::Store).await?;
+        self.applier.remember(&response, Memory::after(wanted.print, &response));
+        Ok(self.written(response))
+    }
+
+    async fn update(&mut self, wanted: &Wanted<'_>, live: Arc<Object>) -> Done {
+        if live.meta().deleting && !gives_up_a_finalizer(wanted.object, &live) {
+            return Err(going(&wanted.at));
+        }
+        let mut live = live;
+        let memory = self.applier.recall(&live);
+        let mut need = diff::need(wanted.object, wanted.print, &live, memory.as_ref());
+        if need == Need::Ask && shows_metadata_only(&live) {
+            // The watch shows metadata only: look at the whole object before asking what would become of it.
+            live = self.look_again(&wanted.at, &live).await?;
+            need = diff::need(wanted.object, wanted.print, &live, None);
+        }
+        if need == Need::Ask {
+            let body = desired::with_uid(wanted.object, &live.meta().uid);
+            match self.writer().apply(&wanted.at, &body, wanted.conflicts, Mode::DryRun).await {
+                Ok(answer) if diff::unchanged(&answer, &live) => {
+                    need = Need::No(Memory::after(wanted.print, &live));
+                }
+                Ok(_) => need = Need::Write,
+                Err(error) if error.fault == Fault::NoDryRun => need = Need::Write,
+                Err(error) if error.fault == Fault::Immutable => {
+                    return self.recreate(wanted, &live, error).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if let Need::No(memory) = need {
+            self.applier.remember(&live, memory);
+            return Ok(self.unchanged(live));
+        }
+        if live.own_fields().is_none() && live.has_foreign_managers() {
+            self.take_over(&wanted.at, &live).await?;
+        }
+        let body = desired::with_uid(wanted.object, &live.meta().uid);
+        match self.writer().apply(&wanted.at, &body, wanted.conflicts, Mode::Store).await {
+            Ok(response) => {
+                self.applier.remember(&response, Memory::after(wanted.print, &response));
+                Ok(self.written(response))
+            }
+            Err(error) if error.fault == Fault::Immutable => self.recreate(wanted, &live, error).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A child that is created and never touched again. The POST finds out whether the name is taken.
+    async fn create_once(&mut self, wanted: &Wanted<'_>) -> Done {
+        let at = &wanted.at;
+        if let Some(known) = self.known(wanted.write).filter(|known| self.is_controlled(known)) {
+            return if known.meta().deleting { Err(going(at)) } else { Ok(WriteResult::NoOp) };
+        }
+        self.refuse_in_terminating_namespace(wanted.write)?;
+        match self.writer().create(at, wanted.object, Mode::Store).await {
+            Ok(response) => Ok(self.written(response)),
+            Err(error) if error.fault == Fault::AlreadyExists => match self.find(wanted.write, at).await? {
+                Some(live) if live.meta().deleting => Err(going(at)),
+                Some(live) => Ok(self.unchanged(live)),
+                None => Err(WriteError::here(Fault::Stale, format!("{at} went while it was looked at"))),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn delete(
+        &mut self,
+        write: &Write,
+        uid: &str,
+        propagation: Propagation,
+        grace_period_seconds: Option<u64>,
+    ) -> Done {
+        let at = Endpoint::of_write(write);
+        let named = Reference { uid: Some(uid.to_owned()), ..write.target.clone() };
+        let known = self.known_by(|object| &*object.meta().uid == uid);
+        if known.is_some_and(|object| object.meta().deleting && !sooner(&object, grace_period_seconds)) {
+            // Asked for already, by an earlier pass: it goes when it may.
+            return Ok(WriteResult::Deleted { uid: uid.to_owned(), gone: false });
+        }
+        let gone = match self.writer().delete(&at, uid, propagation, grace_period_seconds).await? {
+            Deleted::Gone => {
+                self.applier.forget(uid);
+                self.seen.insert(without_uid(&write.target), None);
+                self.cx.sink.deleted(&named);
+                true
+            }
+            Deleted::Going(object) => {
+                self.written(*object);
+                false
+            }
+        };
+        Ok(WriteResult::Deleted { uid: uid.to_owned(), gone })
+    }
+
+    async fn patch_target(&mut self, write: &Write, patch: &Value, subresource: Option<Subresource>) -> Done {
+        let at = Endpoint::of_write(write);
+        let path = subresource.map(|subresource| match subresource {
+            Subresource::Status => "status",
+            Subresource::Scale => "scale",
+        });
+        let scale = subresource == Some(Subresource::Scale);
+        let gone = || WriteError::here(Fault::NotFound, format!("{at} is not there"));
+        // A scale is another object than the one that is watched.
+        let known = self.known(write).filter(|_| !scale).map(|object| object.to_value());
+        let live = if let Some(live) = known.filter(|live| desired::shows_all_of(live, patch)) {
+            live
+        } else {
+            let text = self.writer().get_text(&at, path).await?.ok_or_else(gone)?;
+            serde_json::from_slice(&text).unwrap_or_default()
+        };
+        let uid = live.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+        if write.target.uid.as_deref().is_some_and(|wanted| wanted != uid) {
+            return Err(gone());
+        }
+        if desired::merge(&live, patch) == live {
+            return Ok(WriteResult::NoOp);
+        }
+        let response = self.writer().merge_patch(&at, path, &desired::with_uid(patch, uid)).await?;
+        Ok(if scale { WriteResult::Written(Arc::new(response)) } else { self.written(response) })
+    }
+
+    /// The object that this write is for, if the snapshot or an earlier response of this plan showed it.
+    pub(crate) fn known(&self, write: &Write) -> Option<Arc<Object>> {
+        let target = &write.target;
+        match self.seen.get(&without_uid(target)) {
+            Some(seen) => seen.clone(),
+            None => self.known_by(|object| {
+                let meta = object.meta();
+                *meta.name == *target.name
+                    && meta.namespace.as_deref() == target.namespace.as_deref()
+                    && object.kind() == &target.kind
+            }),
+        }
+    }
+
+    fn known_by(&self, is: impl Fn(&Object) -> bool) -> Option<Arc<Object>> {
+        self.cx.children.iter().chain(self.cx.related).find(|object| is(object)).cloned()
+    }
+
+    /// The child that this write is for, from the snapshot or, if it is not there, from the API server. An error if
+    /// it is not ours: an object is ours whose controller is the primary, or that has none and bears our label.
+    pub(crate) async fn find(
+        &self,
+        write: &Write,
+        at: &Endpoint<'_>,
+    ) -> Result<Option<Arc<Object>>, WriteError> {
+        let known = self.known(write).filter(|known| self.is_controlled(known));
+        if known.is_some() || matches!(self.seen.get(&without_uid(&write.target)), Some(None)) {
+            return Ok(known);
+        }
+        let Some(found) = self.writer().get(at).await? else { return Ok(None) };
+        let plugin = self.applier.plugin.as_str();
+        match &found.meta().owner {
+            None if found.labels().get(MANAGED_LABEL).is_some_and(|label| label == plugin) => {}
+            Some(_) if self.is_controlled(&found) => {}
+            owner => {
+                let owner = owner.as_ref().map_or_else(
+                    || format!("has no controller and no label {MANAGED_LABEL}: {plugin}"),
+                    |owner| format!("is controlled by {} {}", owner.kind, owner.name),
+                );
+                return Err(WriteError::here(Fault::NotOwned, format!("{at} exists and {owner}")));
+            }
+        }
+        Ok(Some(Arc::new(found)))
+    }
+
+    fn is_controlled(&self, object: &Object) -> bool {
+        object.meta().owner.as_ref().is_some_and(|owner| owner.uid == self.cx.primary.meta().uid)
+    }
+
+    /// Reads the whole of an object that the snapshot showed in part.
+    pub(crate) async fn look_again(
+        &self,
+        at: &Endpoint<'_>,
+        known: &Object,
+    ) -> Result<Arc<Object>, WriteError> {
+        let found = self.writer().get(at).await?.filter(|found| found.meta().uid == known.meta().uid);
+        let gone = || WriteError::here(Fault::Precondition, format!("{at} went while it was looked at"));
+        found.map(Arc::new).ok_or_else(gone)
+    }
+
+    pub(crate) fn refuse_in_terminating_namespace(&self, write: &Write) -> Result<(), WriteError> {
+        match &write.target.namespace {
+            Some(namespace) if self.terminating.contains(&write.target.namespace) => {
+                let message = format!("namespace {namespace} is being deleted");
+                Err(WriteError::here(Fault::NamespaceTerminating, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn was_last_applied(&self, live: &Object, print: Print) -> bool {
+        self.applier.recall(live).is_some_and(|memory| memory.is_of(print))
+    }
+
+    /// Hands a response on.
+    pub(crate) fn written(&mut self, response: Object) -> WriteResult {
+        let object = Arc::new(response);
+        self.seen.insert(without_uid(&object.reference()), Some(object.clone()));
+        self.cx.sink.written(object.clone());
+        WriteResult::Written(object)
+    }
+
+    /// Nothing had to be done. An object that the snapshot did not show is handed on: the store lags behind.
+    pub(crate) fn unchanged(&mut self, live: Arc<Object>) -> WriteResult {
+        if self.known_by(|known| known.meta().uid == live.meta().uid).is_none() {
+            self.cx.sink.written(live);
+        }
+        WriteResult::NoOp
+    }
+}
+
+fn going(at: &Endpoint<'_>) -> WriteError {
+    WriteError::here(
+        Fault::ObjectTerminating,
+        format!("{at} is being deleted, and is created again when it is gone"),
+    )
+}
+
+/// Whether an object that is being deleted was given more time than this.
+fn sooner(going: &Object, grace_period_seconds: Option<u64>) -> bool {
+    let given = going.field("metadata")["deletionGracePeriodSeconds"].as_u64();
+    grace_period_seconds.zip(given).is_some_and(|(wanted, given)| wanted < given)
+}
+
+/// A child that is being deleted is left alone, but for the finalizers that the plugin itself put there and now
+/// leaves out: it would never go.
+fn gives_up_a_finalizer(desired: &Value, live: &Object) -> bool {
+    let own = live.own_fields().and_then(|own| FieldSet::parse(own));
+    let wanted = desired.pointer("/metadata/finalizers").and_then(Value::as_array).map_or(0, Vec::len);
+    own.is_some_and(|own| own.has(&["metadata", "finalizers"])) && wanted < live.meta().finalizers.len()
+}
+
+fn shows_metadata_only(live: &Object) -> bool {
+    let own = live.own_fields().and_then(|own| FieldSet::parse(own));
+    own.is_some_and(|own| own.lacks_content(&live.to_value()))
+}
+
+fn without_uid(reference: &Reference) -> Reference {
+    Reference { uid: None, ..reference.clone() }
+}

@@ -1,0 +1,147 @@
+//! CustomResourceDefinitions that a plugin brings along: applied, and waited for.
+
+use std::time::Duration;
+
+use pilothouse_model::diff::{self, Need, Print};
+use pilothouse_model::kind::Kind;
+use pilothouse_model::object::Object;
+use pilothouse_model::{backoff, settings::BackoffSettings};
+use serde_json::Value;
+
+use crate::write::{Conflicts, Endpoint, Mode, Writer};
+use crate::write_error::WriteError;
+
+/// The host's own field manager, as opposed to those of its plugins.
+pub const HOST_MANAGER: &str = "pilothouse";
+/// An API server establishes a CRD within a second; a busy one may take some.
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
+/// Pace of looking whether it is.
+const LOOK: BackoffSettings = BackoffSettings { base_ms: 20, cap_ms: 1_000 };
+
+/// A CRD that is not served as it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum CrdError {
+    /// It has no name.
+    #[error("crds[{0}].metadata.name is missing")]
+    Nameless(usize),
+    /// The API server does not take it.
+    #[error("CustomResourceDefinition {name}: {error}")]
+    Write {
+        /// Which one.
+        name: String,
+        /// Why.
+        error: WriteError,
+    },
+    /// The API server took it and does not serve it.
+    #[error("CustomResourceDefinition {name} is not established after {} s: {problem}", ESTABLISHED_WITHIN.as_secs())]
+    NotEstablished {
+        /// Which one.
+        name: String,
+        /// What its conditions say.
+        problem: String,
+    },
+}
+
+/// Applies CRDs by server-side apply as [`HOST_MANAGER`], taking fields over from whoever else set them, and returns
+/// when the API server has established all of them. Writes nothing for one that is as it should be.
+///
+/// Watches of the new kinds begin sooner after [`Watches::retry`](crate::watches::Watches::retry). A dropped future
+/// leaves the CRDs that were applied so far.
+pub async fn apply_crds(writer: &Writer, crds: &[Value]) -> Result<(), CrdError> {
+    let writer = writer.with_manager(HOST_MANAGER);
+    let named = |(at, crd): (usize, &Value)| match crd["metadata"]["name"].as_str() {
+        Some(name) if !name.is_empty() => Ok(name.to_owned()),
+        _ => Err(CrdError::Nameless(at)),
+    };
+    let names = crds.iter().enumerate().map(named).collect::<Result<Vec<String>, CrdError>>()?;
+    for (crd, name) in crds.iter().zip(&names) {
+        apply(&writer, crd, name).await.map_err(|error| CrdError::Write { name: name.clone(), error })?;
+    }
+    for name in &names {
+        established(&writer, name).await?;
+    }
+    Ok(())
+}
+
+fn endpoint(name: &str) -> Endpoint<'_> {
+    let kind = Kind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    Endpoint::new(&kind, "customresourcedefinitions", None, name)
+}
+
+async fn apply(writer: &Writer, crd: &Value, name: &str) -> Result<(), WriteError> {
+    let at = endpoint(name);
+    if let Some(live) = writer.get(&at).await? {
+        match diff::need(crd, Print::of(crd), &live, None) {
+            Need::No(_) => return Ok(()),
+            Need::Ask => {
+                let answer = writer.apply(&at, crd, Conflicts::Force, Mode::DryRun).await?;
+                if diff::unchanged(&answer, &live) {
+                    return Ok(());
+                }
+            }
+            Need::Write => {}
+        }
+    }
+    tracing::info!(crd = name, "applying");
+    writer.apply(&at, crd, Conflicts::Force, Mode::Store).await.map(drop)
+}
+
+async fn established(writer: &Writer, name: &str) -> Result<(), CrdError> {
+    let mut problem = "it was not looked at".to_owned();
+    let look = async {
+        for looks in 1_u32.. {
+            problem = match writer.get(&endpoint(name)).await {
+                Ok(Some(crd)) => match standing(&crd) {
+                    Standing::Established => return,
+                    Standing::Waits(problem) => problem,
+                },
+                Ok(None) => "it is gone".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            tokio::time::sleep(backoff::delay(&LOOK, looks, 0)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(ESTABLISHED_WITHIN, look).await;
+    in_time.map_err(|_| CrdError::NotEstablished { name: name.to_owned(), problem })
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Standing {
+    Established,
+    Waits(String),
+}
+
+fn standing(crd: &Object) -> Standing {
+    let status = crd.field("status");
+    let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    let is = |kind: &str, value: &str| conditions.iter().find(|c| c["type"] == kind && c["status"] == value);
+    if let Some(refused) = is("NamesAccepted", "False") {
+        return Standing::Waits(refused["message"].as_str().unwrap_or("its names are taken").to_owned());
+    }
+    match is("Established", "True") {
+        Some(_) => Standing::Established,
+        None => Standing::Waits("it has no condition Established".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_crd_whose_names_are_taken_says_so() {
+        let crd = |conditions: Value| {
+            let value = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                               "metadata": {"name": "x"}, "status": {"conditions": conditions}});
+            standing(&Object::from_value(&value).unwrap())
+        };
+        let accepted = json!({"type": "NamesAccepted", "status": "True"});
+        let established = json!({"type": "Established", "status": "True"});
+        assert_eq!(crd(json!([accepted, established])), Standing::Established);
+        assert!(matches!(crd(json!([accepted])), Standing::Waits(_)));
+        let taken = json!({"type": "NamesAccepted", "status": "False", "message": "\"webs\" is in use"});
+        assert_eq!(crd(json!([taken, established])), Standing::Waits("\"webs\" is in use".to_owned()));
+    }
+}

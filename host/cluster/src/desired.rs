@@ -1,0 +1,140 @@
+//! Makes a configuration fit for server-side apply, and applies patches the way that the API server will.
+
+use std::borrow::Cow;
+
+use k8s_openapi::ByteString;
+use serde_json::{Map, Value, json};
+
+/// The configuration in the form in which it is applied and compared.
+///
+/// - Nulls are left out: they mean "not set" to whoever serialised an optional field, while an apply would own them.
+/// - A Secret's `stringData` goes into `data`: the API server keeps no `stringData`, so a key left out later would
+///   stay for ever, and what is owned would never be what is there.
+pub(crate) fn canonical(object: &Value) -> Cow<'_, Value> {
+    let string_data =
+        object["apiVersion"] == "v1" && object["kind"] == "Secret" && object.get("stringData").is_some();
+    if !string_data && !has_null(object) {
+        return Cow::Borrowed(object);
+    }
+    let mut object = without_nulls(object);
+    if string_data
+        && let Some(Value::Object(texts)) = object.as_object_mut().and_then(|o| o.remove("stringData"))
+    {
+        if !object["data"].is_object() {
+            object["data"] = json!({});
+        }
+        for (key, text) in texts {
+            // What is no text the API server shall refuse, by its name.
+            object["data"][key] = match text {
+                Value::String(text) => base64(text.into_bytes()),
+                other => other,
+            };
+        }
+    }
+    Cow::Owned(object)
+}
+
+/// Bytes as a Secret's `data` holds them.
+pub(crate) fn base64(bytes: Vec<u8>) -> Value {
+    serde_json::to_value(ByteString(bytes)).unwrap_or_default()
+}
+
+/// With the UID that the live object must have.
+pub(crate) fn with_uid(object: &Value, uid: &str) -> Value {
+    let mut object = object.clone();
+    object["metadata"]["uid"] = json!(uid);
+    object
+}
+
+/// What a JSON merge patch (RFC 7386) makes of an object.
+pub(crate) fn merge(live: &Value, patch: &Value) -> Value {
+    let Some(fields) = patch.as_object() else { return patch.clone() };
+    let mut merged = live.as_object().cloned().unwrap_or_default();
+    for (name, value) in fields {
+        if value.is_null() {
+            merged.remove(name);
+        } else {
+            let new = merge(merged.get(name).unwrap_or(&Value::Null), value);
+            merged.insert(name.clone(), new);
+        }
+    }
+    Value::Object(merged)
+}
+
+/// Whether an object from the store can tell what a patch would change: of some kinds only metadata is watched.
+pub(crate) fn shows_all_of(live: &Value, patch: &Value) -> bool {
+    let fields =
+        patch.as_object().map_or(0, |fields| fields.keys().filter(|name| *name != "metadata").count());
+    fields == 0
+        || live.as_object().is_some_and(|live| live.len() > "apiVersion, kind, metadata".split(',').count())
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.values().any(|value| value.is_null() || has_null(value)),
+        Value::Array(items) => items.iter().any(has_null),
+        _ => false,
+    }
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name.clone(), without_nulls(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn string_data_becomes_data_and_wins_as_in_the_api_server() {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "labels": null},
+            "data": {"a": "b2xk", "b": "Yg=="}, "stringData": {"a": "new", "c": 1}
+        });
+        assert_eq!(
+            *canonical(&secret),
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
+                "data": {"a": "bmV3", "b": "Yg==", "c": 1}
+            })
+        );
+        let other = json!({"apiVersion": "example.com/v1", "kind": "Secret", "stringData": {"a": "x"}});
+        assert!(matches!(canonical(&other), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn nulls_go_at_any_depth_but_items_of_lists_stay() {
+        let object = json!({"a": [{"b": null, "c": 1}, null], "d": {"e": null}});
+        assert_eq!(*canonical(&object), json!({"a": [{"c": 1}, null], "d": {}}));
+    }
+
+    #[test]
+    fn patches_merge() {
+        let live = json!({"a": {"b": 1, "c": 2}, "d": [1]});
+        assert_eq!(
+            merge(&live, &json!({"a": {"b": null, "e": 3}, "d": [2]})),
+            json!({"a": {"c": 2, "e": 3}, "d": [2]})
+        );
+        assert_eq!(merge(&live, &json!({"a": {"x": null}})), live);
+    }
+
+    #[test]
+    fn a_metadata_only_object_cannot_judge_a_patch_of_its_content() {
+        let bare = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
+        assert!(shows_all_of(&bare, &json!({"metadata": {"labels": {"a": "b"}}})));
+        assert!(!shows_all_of(&bare, &json!({"spec": {}})));
+        assert!(shows_all_of(
+            &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}}),
+            &json!({"spec": {}})
+        ));
+    }
+}

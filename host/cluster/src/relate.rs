@@ -1,0 +1,64 @@
+//! Which primary an object belongs to. Pure.
+
+use std::sync::Arc;
+
+use pilothouse_model::manifest::{Resource, Scope};
+use pilothouse_model::names::Key;
+use pilothouse_model::object::Owner;
+
+use crate::index::Delta;
+
+/// The key of the primary that a controlling owner reference names, if it is of the kind `primary`.
+///
+/// An owner reference says no namespace: the owner is in the namespace of the object that it owns (`namespace`), or in
+/// none. The version does not matter: a kind is the same in all of its versions.
+pub fn owner_key(owner: &Owner, namespace: Option<&Arc<str>>, primary: &Resource) -> Option<Key> {
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    if *owner.kind != *primary.kind || group != primary.group {
+        return None;
+    }
+    let namespace = match primary.scope {
+        Scope::Namespaced => Some(Arc::clone(namespace?)),
+        Scope::Cluster => None,
+    };
+    Some(Key { namespace, name: Arc::clone(&owner.name) })
+}
+
+impl Delta {
+    /// The keys of the primaries of kind `primary` that this change concerns: the owner, and who was it before.
+    pub fn owner_keys(&self, primary: &Resource) -> impl Iterator<Item = Key> {
+        let owners = [&self.owner, &self.previous_owner];
+        let keys = owners.map(|owner| owner_key(owner.as_ref()?, self.key.namespace.as_ref(), primary));
+        keys.into_iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(api_version: &str, kind: &str) -> Owner {
+        Owner { uid: "u".into(), name: "w".into(), kind: kind.into(), api_version: api_version.into() }
+    }
+
+    fn primary(scope: Scope) -> Resource {
+        Resource {
+            group: "example.com".into(),
+            version: "v1".into(),
+            kind: "Web".into(),
+            plural: "webs".into(),
+            scope,
+        }
+    }
+
+    #[test]
+    fn the_owner_is_in_the_namespace_of_its_child_or_in_none() {
+        let namespace = Some(Arc::from("shop"));
+        let key = |owner: &Owner, scope| owner_key(owner, namespace.as_ref(), &primary(scope));
+        let web = owner("example.com/v1beta1", "Web");
+        assert_eq!(key(&web, Scope::Namespaced), Some(Key::namespaced("shop", "w")));
+        assert_eq!(key(&web, Scope::Cluster), Some(Key::cluster("w")));
+        assert_eq!(key(&owner("example.com/v1", "Other"), Scope::Namespaced), None);
+        assert_eq!(key(&owner("v1", "Web"), Scope::Namespaced), None);
+    }
+}

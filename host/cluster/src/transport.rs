@@ -1,0 +1,216 @@
+//! How requests travel: one service below `kube::Client`, in place of kube's own stack.
+//!
+//! Three things are different from that stack. It speaks HTTP/2, so that hundreds of watches need a few connections.
+//! It never retries: kube's would repeat a write up to fifteen times over minutes, long after the right to write is
+//! gone. And when the API server answers 401 it reads the credentials again, whatever form they have.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ConfigExt as _};
+use kube::{Client, Config};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+
+use crate::config::{ConnectError, Source};
+
+/// Within one data centre a connection takes milliseconds; three lost SYNs take 7 s.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a connection without traffic may be silent before its peer is asked (HTTP/2 PING or TCP keepalive).
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// How long the peer may take to answer that. Together: a silently dead connection is noticed within 20 s. client-go
+/// takes 30 s + 15 s.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes that a writer has sent and nobody has acknowledged are given up after this, so that they cannot arrive
+/// behind the fence of a lease.
+const WRITER_UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(5);
+/// At most one reading of the credentials in this time, however many requests are refused at once.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the connections of a client are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Gets, lists and watches.
+    Read,
+    /// Everything that changes objects.
+    Write,
+}
+
+/// Requests by verb and status since the start; status 0 means that there was no answer.
+#[derive(Debug, Default)]
+pub struct RequestCounts(Mutex<BTreeMap<(&'static str, u16), u64>>);
+
+impl RequestCounts {
+    fn add(&self, verb: &'static str, status: u16) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((verb, status)).or_default() += 1;
+    }
+
+    /// All counts: verb (`GET`, `WATCH`, `POST`, `PATCH`, `PUT`, `DELETE`, `OTHER`), status, requests.
+    pub fn snapshot(&self) -> Vec<(&'static str, u16, u64)> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().map(|(&(verb, status), &count)| (verb, status, count)).collect()
+    }
+}
+
+type Stack = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
+
+/// The service below one `kube::Client`, with connections of its own.
+#[derive(Clone)]
+pub(crate) struct Transport(Arc<Shared>);
+
+struct Shared {
+    source: Source,
+    purpose: Purpose,
+    /// Behind a mutex within the swap, as a boxed service is cloned for each request.
+    stack: ArcSwap<Stack>,
+    reloaded: Mutex<Instant>,
+    counts: Arc<RequestCounts>,
+}
+
+impl Transport {
+    /// Blocks on files and on a credential plugin, if the kubeconfig names one.
+    pub(crate) fn new(
+        source: Source,
+        purpose: Purpose,
+        counts: Arc<RequestCounts>,
+    ) -> Result<Self, ConnectError> {
+        let config = source.load()?;
+        let stack = build(&config, purpose).map_err(|error| source.unusable(&error))?;
+        let (stack, reloaded) = (ArcSwap::from_pointee(stack), Mutex::new(Instant::now()));
+        Ok(Self(Arc::new(Shared { source, purpose, stack, reloaded, counts })))
+    }
+
+    /// Must be called on a runtime: kube runs a task for each client.
+    pub(crate) fn client(self, default_namespace: &str) -> Client {
+        Client::new(self, default_namespace)
+    }
+}
+
+impl Shared {
+    /// Reads the credentials again and uses them for all later requests. Requests in flight keep their connections.
+    async fn reload(self: Arc<Self>) {
+        {
+            let mut reloaded = self.reloaded.lock().unwrap_or_else(PoisonError::into_inner);
+            if reloaded.elapsed() < RELOAD_INTERVAL {
+                return;
+            }
+            *reloaded = Instant::now();
+        }
+        let shared = Arc::clone(&self);
+        let build = move || {
+            let config = shared.source.load()?;
+            build(&config, shared.purpose).map_err(|error| shared.source.unusable(&error))
+        };
+        match tokio::task::spawn_blocking(build).await {
+            Ok(Ok(stack)) => self.stack.store(Arc::new(stack)),
+            Ok(Err(error)) => tracing::warn!(%error, "the credentials are refused and cannot be read again"),
+            Err(error) => tracing::warn!(%error, "reading the credentials again did not end well"),
+        }
+    }
+}
+
+impl Service<Request<Body>> for Transport {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let shared = Arc::clone(&self.0);
+        let verb = verb(&request);
+        Box::pin(async move {
+            let stack = Stack::clone(&shared.stack.load());
+            let answer = stack.oneshot(request).await;
+            let status = answer.as_ref().map_or(0, |response| response.status().as_u16());
+            shared.counts.add(verb, status);
+            if status == StatusCode::UNAUTHORIZED {
+                // The refused request is not repeated here: each caller has its own pace.
+                shared.reload().await;
+            }
+            answer
+        })
+    }
+}
+
+fn verb(request: &Request<Body>) -> &'static str {
+    match *request.method() {
+        Method::GET if request.uri().query().is_some_and(|query| query.contains("watch=true")) => "WATCH",
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PATCH => "PATCH",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        _ => "OTHER",
+    }
+}
+
+fn build(config: &Config, purpose: Purpose) -> Result<Stack, kube::Error> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    // For what speaks HTTP/1.1, a proxy for example; HTTP/2 has its own PING.
+    tcp.set_keepalive(Some(IDLE_MAX));
+    tcp.set_keepalive_interval(Some(Duration::from_secs(5)));
+    tcp.set_tcp_user_timeout(Some(match purpose {
+        Purpose::Read => IDLE_MAX + PING_TIMEOUT,
+        Purpose::Write => WRITER_UNACKNOWLEDGED_MAX,
+    }));
+
+    let mut https = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = name.clone().try_into().map_err(kube::client::RustlsTlsError::InvalidServerName);
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name.map_err(kube::Error::RustlsTls)?));
+    }
+    let https = https.enable_http1().enable_http2().wrap_connector(tcp);
+
+    let mut builder = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http2_keep_alive_interval(IDLE_MAX)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        // A writer's connection is idle most of the time; its death must not be noticed by the first write.
+        .http2_keep_alive_while_idle(true);
+    let hyper = builder.build::<_, Body>(https);
+
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(hyper);
+    Ok(BoxCloneSyncService::new(service))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_are_counted_apart_from_other_gets() {
+        let verb = |method: Method, uri: &str| {
+            verb(&Request::builder().method(method).uri(uri).body(Body::empty()).unwrap())
+        };
+        assert_eq!(verb(Method::GET, "/api/v1/pods?&watch=true&timeoutSeconds=1"), "WATCH");
+        assert_eq!(verb(Method::GET, "/api/v1/pods?&limit=500"), "GET");
+        assert_eq!(verb(Method::HEAD, "/"), "OTHER");
+        let counts = RequestCounts::default();
+        counts.add("GET", 200);
+        counts.add("GET", 200);
+        counts.add("PATCH", 0);
+        assert_eq!(counts.snapshot(), [("GET", 200, 2), ("PATCH", 0, 1)]);
+    }
+}

@@ -1,0 +1,11 @@
+//! The writing half against a real API server: quiet at rest, drift repaired, ownership kept, nothing done twice.
+
+mod drift;
+mod events;
+mod finalizers;
+mod immutable;
+mod ownership;
+mod quiet;
+mod secrets;
+mod statuses;
+mod world;

@@ -1,0 +1,182 @@
+//! `pilothouse rbac`: the least rights under which a host can serve given plugins, as Roles and bindings.
+
+use std::path::PathBuf;
+
+use pilothouse_model::manifest::Manifest;
+use pilothouse_model::rbac::{self, Rule};
+use serde_json::{Value, json};
+
+use crate::cli::exit::{EXIT_CODES, Exit};
+use crate::cli::output::{self, Format};
+use crate::cli::plugin;
+use crate::cli::run::check_namespace;
+
+/// Print the Roles and bindings that the host needs to serve plugins
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct RbacArgs {
+    /// Components: NAME.wasm, gzip'd or zstd'd or not
+    #[arg(required = true)]
+    plugin: Vec<PathBuf>,
+    /// Account of the host. Its namespace is also that of the host's Leases
+    #[arg(long, value_name = "NS/NAME", default_value = "pilothouse-system/pilothouse",
+          value_parser = service_account)]
+    service_account: ServiceAccount,
+    /// As given to `run`: rights in these namespaces only, by a Role in each [default: in all]
+    #[arg(long = "namespace", short, value_name = "NS")]
+    namespaces: Vec<String>,
+    /// As given to `run`
+    #[arg(long, value_name = "NAMESPACE")]
+    plugin_configmaps: Option<String>,
+    /// As given to `run`
+    #[arg(long)]
+    apply_crds: bool,
+}
+
+#[derive(Debug, Clone)]
+struct ServiceAccount {
+    namespace: String,
+    name: String,
+}
+
+fn service_account(text: &str) -> Result<ServiceAccount, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() })
+        }
+        _ => Err("NAMESPACE/NAME would be right".to_owned()),
+    }
+}
+
+pub(crate) fn main(args: &RbacArgs) -> Result<(), Exit> {
+    for namespace in args.namespaces.iter().chain(&args.plugin_configmaps) {
+        check_namespace("namespace", namespace)?;
+    }
+    let plugins = plugin::load_all(&args.plugin)?;
+    let manifests: Vec<&Manifest> = plugins.iter().map(plugin::Plugin::manifest).collect();
+    output::print(&objects(args, &manifests), Format::Yaml)
+}
+
+fn objects(args: &RbacArgs, manifests: &[&Manifest]) -> Vec<Value> {
+    let account = &args.service_account;
+    let rules = rbac::plugins(manifests.iter().copied());
+    let mut cluster = rules.cluster;
+    if args.apply_crds {
+        cluster.extend(rbac::crds(manifests.iter().copied()));
+    }
+    let mut objects = Vec::new();
+    if args.namespaces.is_empty() {
+        cluster.extend(rules.namespaced);
+    } else {
+        for namespace in &args.namespaces {
+            objects.extend(role(Some(namespace), &account.name, &rules.namespaced, account));
+        }
+    }
+    objects.splice(0..0, role(None, &account.name, &cluster, account));
+    if let Some(namespace) = &args.plugin_configmaps {
+        let name = format!("{}-plugins", account.name);
+        objects.extend(role(Some(namespace), &name, &rbac::plugin_config_maps(), account));
+    }
+    let name = format!("{}-leases", account.name);
+    objects.extend(role(Some(&account.namespace), &name, &rbac::leases(), account));
+    objects
+}
+
+/// A Role in a namespace, or a ClusterRole, and its binding; nothing if there are no rules.
+fn role(namespace: Option<&str>, name: &str, rules: &[Rule], account: &ServiceAccount) -> Vec<Value> {
+    const API: &str = "rbac.authorization.k8s.io";
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    let prefix = if namespace.is_some() { "" } else { "Cluster" };
+    let mut metadata = json!({"name": name});
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = json!(namespace);
+    }
+    vec![
+        json!({
+            "apiVersion": format!("{API}/v1"), "kind": format!("{prefix}Role"), "metadata": metadata, "rules": rules,
+        }),
+        json!({
+            "apiVersion": format!("{API}/v1"), "kind": format!("{prefix}RoleBinding"), "metadata": metadata,
+            "roleRef": {"apiGroup": API, "kind": format!("{prefix}Role"), "name": name},
+            "subjects": [{"kind": "ServiceAccount", "namespace": account.namespace, "name": account.name}],
+        }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(namespaces: &[&str]) -> RbacArgs {
+        RbacArgs {
+            plugin: Vec::new(),
+            service_account: service_account("ops/pilot").unwrap(),
+            namespaces: namespaces.iter().map(ToString::to_string).collect(),
+            plugin_configmaps: Some("plugins".to_owned()),
+            apply_crds: true,
+        }
+    }
+
+    fn manifest() -> Manifest {
+        let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                         "metadata": {"name": "webs.example.com"}});
+        let text = json!({
+            "name": "web", "version": "1", "crds": [crd],
+            "controllers": [{
+                "primary": {"group": "example.com", "version": "v1", "kind": "Web", "plural": "webs"},
+                "related": [{"name": "nodes", "resource":
+                    {"version": "v1", "kind": "Node", "plural": "nodes", "scope": "Cluster"}}]
+            }]
+        });
+        Manifest::parse(&text.to_string()).unwrap()
+    }
+
+    /// `Kind namespace/name: resources` of each Role.
+    fn roles(objects: &[Value]) -> Vec<String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        objects
+            .iter()
+            .filter(|object| !object["roleRef"].is_object())
+            .map(|object| {
+                let metadata = &object["metadata"];
+                let resources: Vec<String> = object["rules"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .flat_map(|rule| rule["resources"].as_array().unwrap())
+                    .map(text)
+                    .collect();
+                let (kind, namespace, name) =
+                    (text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]));
+                format!("{kind} {namespace}/{name}: {}", resources.join(","))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn rights_lie_where_they_are_needed_and_nowhere_else() {
+        let manifest = manifest();
+        let host = ["Role plugins/pilot-plugins: configmaps,events", "Role ops/pilot-leases: leases"];
+        let definitions = "customresourcedefinitions,customresourcedefinitions";
+        let expected = format!("ClusterRole /pilot: nodes,{definitions},events,webs,webs/status");
+        assert_eq!(roles(&objects(&args(&[]), &[&manifest])), [&expected, host[0], host[1]]);
+
+        let cluster = format!("ClusterRole /pilot: nodes,{definitions}");
+        let (a, b) = ("Role a/pilot: events,webs,webs/status", "Role b/pilot: events,webs,webs/status");
+        assert_eq!(roles(&objects(&args(&["a", "b"]), &[&manifest])), [&cluster, a, b, host[0], host[1]]);
+    }
+
+    #[test]
+    fn each_role_is_bound_to_the_account() {
+        let objects = objects(&args(&["a"]), &[&manifest()]);
+        for pair in objects.chunks(2) {
+            assert_eq!(pair[1]["roleRef"]["name"], pair[0]["metadata"]["name"]);
+            assert_eq!(pair[1]["roleRef"]["kind"], pair[0]["kind"]);
+            assert_eq!(pair[1]["metadata"], pair[0]["metadata"]);
+            let subject = json!({"kind": "ServiceAccount", "namespace": "ops", "name": "pilot"});
+            assert_eq!(pair[1]["subjects"], json!([subject]));
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! One controller: the view, the queue and the passes of one primary kind of one plugin. A single task owns all of
+//! it; passes run in tasks of their own and report back.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pilothouse_cluster::Change;
+use pilothouse_cluster::apply::Applier;
+use pilothouse_cluster::crd;
+use pilothouse_cluster::discovery::Discovered;
+use pilothouse_cluster::queue::{self, Outcome, PluginTurns, Queue, QueueSettings, Wake};
+use pilothouse_cluster::status::StatusWriter;
+use pilothouse_model::action::Rejected;
+use pilothouse_model::backoff;
+use pilothouse_model::condition::Reason;
+use pilothouse_model::kind::Kind;
+use pilothouse_model::manifest::Controller;
+use pilothouse_model::names::Key;
+use pilothouse_model::settings::{BackoffSettings, Mode};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use crate::metrics::ControllerMetrics;
+use crate::plugins::LivePlugin;
+use crate::reconcile::{Ended, Ending, Pass};
+use crate::serve::Gate;
+use crate::supervisor::Shared;
+use crate::view::{Listener, News, View};
+
+/// Pace at which CRDs that could not be applied, or kinds that the API server does not know, are tried again.
+const SETUP_BACKOFF: BackoffSettings = BackoffSettings { base_ms: 200, cap_ms: 30_000 };
+
+/// Runs the controller of `kind` until `stop`, then lets its passes end. Versions are swapped as they come.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    kind: Kind,
+    mut versions: watch::Receiver<Arc<LivePlugin>>,
+    stop: CancellationToken,
+) {
+    let plugin = Arc::clone(&versions.borrow_and_update());
+    let name = plugin.prepared.manifest().name.clone();
+    let gate = shared.health.gate(format!("plugin {name}, {}", kind.kind), "watches are starting");
+    let mut controller = ControllerLoop::new(shared, kind, plugin, gate);
+    if !controller.set_up(&mut versions, &stop).await {
+        return;
+    }
+    controller.run(versions, stop).await;
+}
+
+/// News that wait to be looked at. Filled by listeners, which may not block; emptied by the loop.
+struct Inbox {
+    queue: Queue,
+    /// Namespaces in which a related object changed.
+    related: Mutex<HashSet<Option<Arc<str>>>>,
+    /// UIDs of children that are gone.
+    buried: Mutex<Vec<Arc<str>>>,
+    /// A watch changed its state.
+    state: AtomicBool,
+    woken: Notify,
+}
+
+impl Inbox {
+    fn take(&self, news: News) {
+        match news {
+            // The queue wakes the loop itself.
+            News::Primary(delta) => {
+                let wake = if delta.change == Change::Initial {
+                    Wake::resync()
+                } else {
+                    Wake::changed(delta.resource_version).resetting(delta.edited)
+                };
+                self.queue.add(delta.key, wake);
+                return;
+            }
+            News::Child { owner, uid, change, resource_version } => {
+                // At the start every primary is looked at anyway.
+                if change != Change::Initial {
+                    self.queue.add(owner, Wake::changed(resource_version));
+                }
+                if change != Change::Deleted {
+                    return;
+                }
+                lock(&self.buried).push(uid);
+            }
+            News::State => self.state.store(true, Ordering::Release),
+            News::Related { namespace } => {
+                lock(&self.related).insert(namespace);
+            }
+        }
+        self.woken.notify_one();
+    }
+}
+
+/// Maps and lists of plain values are whole whenever their lock is free, also after a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct ControllerLoop {
+    shared: Arc<Shared>,
+    kind: Kind,
+    plugin: Arc<LivePlugin>,
+    /// Position in the manifest of `plugin`.
+    at: usize,
+    inbox: Arc<Inbox>,
+    turns: PluginTurns,
+    view: Arc<View>,
+    applier: Arc<Applier>,
+    statuses: Arc<StatusWriter>,
+    metrics: Arc<ControllerMetrics>,
+    gate: Gate,
+    passes: JoinSet<(Key, Ended)>,
+    /// What was refused or failed in the last pass of a key, for the next; only of keys where something was.
+    rejected: HashMap<Key, Vec<Rejected>>,
+}
+
+impl ControllerLoop {
+    fn new(shared: Arc<Shared>, kind: Kind, plugin: Arc<LivePlugin>, gate: Gate) -> Self {
+        let manifest = plugin.prepared.manifest();
+        let name = &manifest.name;
+        let at = position(&plugin, &kind);
+        let turns = shared.scheduler.plugin(plugin.settings.concurrency);
+        let inbox = Arc::new(Inbox {
+            queue: turns.queue(queue_settings(&shared, &plugin, at)),
+            related: Mutex::default(),
+            buried: Mutex::default(),
+            state: AtomicBool::new(true),
+            woken: Notify::new(),
+        });
+        let view = open_view(&shared, &plugin, at, &inbox);
+        let applier = Arc::new(Applier::new(&shared.writer, name.clone()));
+        let statuses = Arc::new(StatusWriter::new(applier.writer().clone()));
+        let metrics = Arc::new(shared.metrics.controller(name, &kind));
+        Self {
+            shared,
+            kind,
+            plugin,
+            at,
+            inbox,
+            turns,
+            view,
+            applier,
+            statuses,
+            metrics,
+            gate,
+            passes: JoinSet::new(),
+            rejected: HashMap::new(),
+        }
+    }
+
+    /// Applies the CRD if the host was told to, and checks that the API server has the kinds as the manifest says.
+    /// Tried until it succeeds; false if the controller was stopped meanwhile.
+    async fn set_up(
+        &mut self,
+        versions: &mut watch::Receiver<Arc<LivePlugin>>,
+        stop: &CancellationToken,
+    ) -> bool {
+        for failures in 1_u32.. {
+            let Err(problem) = self.try_set_up().await else { return true };
+            tracing::warn!(plugin = %self.plugin_name(), kind = %self.kind, "not set up yet: {problem}");
+            self.gate.set(Err(problem));
+            tokio::select! {
+                () = tokio::time::sleep(backoff::delay(&SETUP_BACKOFF, failures, 0)) => {}
+                () = stop.cancelled() => return false,
+                changed = versions.changed() => {
+                    if changed.is_err() {
+                        return false;
+                    }
+                    let version = Arc::clone(&versions.borrow_and_update());
+                    self.swap(version);
+                }
+            }
+        }
+        true
+    }
+
+    async fn try_set_up(&self) -> Result<(), String> {
+        if self.shared.apply_crds
+            && let Some(crd) = self.plugin.prepared.manifest().crd(&self.kind)
+        {
+            crd::apply_crds(&self.shared.writer, std::slice::from_ref(crd))
+                .await
+                .map_err(|error| error.to_string())?;
+            self.shared.watches.retry();
+        }
+        let controller = self.controller();
+        let children = controller.children.iter().map(|child| &child.resource);
+        let related = controller.related.iter().map(|rule| &rule.resource);
+        let targets = controller.targets.iter().map(|target| &target.resource);
+        for resource in std::iter::once(&controller.primary).chain(children).chain(related).chain(targets) {
+            match self.shared.cluster.discover(resource).await {
+                Ok(Discovered::Present(_)) => {}
+                Ok(Discovered::Absent(text) | Discovered::Contradicted(text)) => {
+                    return Err(format!("{}: {text}", resource.kind()));
+                }
+                Err(error) => return Err(format!("{}: {error}", resource.kind())),
+            }
+        }
+        Ok(())
+    }
+
+    async fn run(&mut self, mut versions: watch::Receiver<Arc<LivePlugin>>, stop: CancellationToken) {
+        loop {
+            self.take_in();
+            self.say_ready();
+            let queue = self.inbox.queue.clone();
+            let may_start = self.may_start();
+            tokio::select! {
+                () = stop.cancelled() => break,
+                next = queue.next(), if may_start => self.start(next),
+                Some(ended) = self.passes.join_next(), if !self.passes.is_empty() => self.finish(ended),
+                () = self.inbox.woken.notified() => {}
+                changed = versions.changed() => {
+                    if changed.is_err() {
+                        break;
+                    }
+                    let version = Arc::clone(&versions.borrow_and_update());
+                    self.swap(version);
+                }
+            }
+        }
+        while let Some(ended) = self.passes.join_next().await {
+            self.finish(ended);
+        }
+    }
+
+    /// Turns news about related objects into keys, and forgets children that are gone.
+    fn take_in(&self) {
+        for uid in std::mem::take(&mut *lock(&self.inbox.buried)) {
+            self.applier.forget(&uid);
+        }
+        let namespaces = std::mem::take(&mut *lock(&self.inbox.related));
+        if namespaces.is_empty() {
+            return;
+        }
+        let everywhere = namespaces.contains(&None);
+        let near = |key: &Key| everywhere || key.namespace.is_none() || namespaces.contains(&key.namespace);
+        self.inbox.queue.add_all(self.view.primary_keys().into_iter().filter(near), Wake::change());
+    }
+
+    /// Passes may begin: the plugin is not paused, and what is not in the stores is not there.
+    fn may_start(&self) -> bool {
+        self.plugin.settings.mode == Mode::Apply && self.view.is_complete()
+    }
+
+    fn start(&mut self, next: queue::Pass) {
+        let key = next.key().clone();
+        let pass = Pass {
+            plugin: Arc::clone(&self.plugin),
+            controller: self.at,
+            view: Arc::clone(&self.view),
+            sandbox: Arc::clone(&self.shared.sandbox),
+            applier: Arc::clone(&self.applier),
+            statuses: Arc::clone(&self.statuses),
+            events: self.shared.events.clone(),
+            metrics: Arc::clone(&self.metrics),
+            has_conditions: self.plugin.prepared.manifest().holds_conditions(&self.kind),
+        };
+        let last = self.rejected.get(&key).cloned().unwrap_or_default();
+        let span = tracing::info_span!(
+            "pass",
+            plugin = %self.plugin_name(),
+            kind = %self.kind.kind,
+            %key,
+            generation = %self.plugin.generation
+        );
+        let slowest = Duration::from_millis(self.plugin.settings.backoff.cap_ms);
+        let (queue, metrics) = (self.inbox.queue.clone(), Arc::clone(&self.metrics));
+        metrics.queue_depth(queue.stats().due);
+        let run = async move {
+            let begun = Instant::now();
+            metrics.pass_begins();
+            let ended = pass.run(&key, &last).await;
+            metrics.pass_ends(begun.elapsed(), ended.failure.map(Reason::as_str));
+            if ended.ending == Ending::Gone {
+                queue.forget(&key);
+            }
+            next.finish(outcome(ended.ending, slowest), &ended.written);
+            (key, ended)
+        };
+        self.passes.spawn(run.instrument(span));
+    }
+
+    fn finish(&mut self, ended: Result<(Key, Ended), tokio::task::JoinError>) {
+        match ended {
+            Ok((key, ended)) if ended.rejected.is_empty() => {
+                self.rejected.remove(&key);
+            }
+            Ok((key, ended)) => {
+                self.rejected.insert(key, ended.rejected);
+            }
+            // Our own bug, and its key's alone: the others go on, and this one is tried again with backoff.
+            Err(error) => {
+                tracing::error!(kind = %self.kind, %error, "a pass ended by a panic, which is a bug of the host")
+            }
+        }
+    }
+
+    /// Takes a new version: passes that run end on the old one, then every key is looked at with the new one at once,
+    /// whatever it waits for.
+    fn swap(&mut self, version: Arc<LivePlugin>) {
+        let before = self.controller().clone();
+        self.at = position(&version, &self.kind);
+        self.plugin = version;
+        if *self.controller() != before {
+            // Watches that both need are shared, so they stay filled.
+            self.view = open_view(&self.shared, &self.plugin, self.at, &self.inbox);
+            self.inbox.state.store(true, Ordering::Release);
+        }
+        self.turns.set_concurrency(self.plugin.settings.concurrency);
+        self.inbox.queue.configure(queue_settings(&self.shared, &self.plugin, self.at));
+        self.inbox.queue.add_all(self.view.primary_keys(), Wake::resync().resetting(true));
+    }
+
+    fn say_ready(&self) {
+        if !self.inbox.state.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let unready = self.view.unready();
+        self.gate.set(if unready.is_empty() { Ok(()) } else { Err(unready.join("; ")) });
+    }
+
+    fn controller(&self) -> &Controller {
+        &self.plugin.prepared.manifest().controllers[self.at]
+    }
+
+    fn plugin_name(&self) -> &pilothouse_model::names::PluginName {
+        &self.plugin.prepared.manifest().name
+    }
+}
+
+fn position(plugin: &LivePlugin, kind: &Kind) -> usize {
+    // The supervisor runs a controller for the kinds of the manifest alone.
+    plugin.prepared.manifest().controller(kind).map_or(0, |(at, _)| at)
+}
+
+fn open_view(shared: &Shared, plugin: &LivePlugin, at: usize, inbox: &Arc<Inbox>) -> Arc<View> {
+    let manifest = plugin.prepared.manifest();
+    let inbox = Arc::clone(inbox);
+    let listener: Listener = Arc::new(move |news| inbox.take(news));
+    let controller = &manifest.controllers[at];
+    let (cluster, watches) = (&shared.cluster, &shared.watches);
+    Arc::new(View::open(cluster, watches, &manifest.name, controller, &shared.namespaces, &listener))
+}
+
+fn queue_settings(shared: &Shared, plugin: &LivePlugin, at: usize) -> QueueSettings {
+    let of_manifest = plugin.prepared.manifest().controllers[at].resync_seconds;
+    let seconds = plugin.settings.resync_seconds.or(of_manifest);
+    QueueSettings {
+        backoff: plugin.settings.backoff,
+        resync: seconds.map_or(shared.resync, Duration::from_secs),
+    }
+}
+
+fn outcome(ending: Ending, slowest: Duration) -> Outcome {
+    match ending {
+        Ending::Gone => Outcome::Success { requeue_after: None },
+        Ending::Settled(requeue_after) => Outcome::Success { requeue_after },
+        Ending::Stuck => Outcome::Rest,
+        Ending::Failed(not_before) => Outcome::Failed { not_before },
+        Ending::Refused => Outcome::Failed { not_before: Some(slowest) },
+    }
+}

@@ -1,0 +1,373 @@
+//! One pass over one key: snapshot, call, admit, apply, status, events. Level-triggered: it looks at state alone and
+//! never at what woke it, so a pass that is cut short anywhere is finished by the next.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use pilothouse_cluster::apply::{Applier, ApplyContext, Report, WriteResult};
+use pilothouse_cluster::event::Recorder;
+use pilothouse_cluster::finalizer;
+use pilothouse_cluster::status::{Status, StatusWriter};
+use pilothouse_cluster::write_error::WriteError;
+use pilothouse_model::action::{Event, Failure, RejectReason, Rejected, Severity};
+use pilothouse_model::condition::{Reason, Reconciled};
+use pilothouse_model::manifest::Controller;
+use pilothouse_model::names::Key;
+use pilothouse_model::object::Object;
+use pilothouse_model::plan::{self, Plan, clip};
+use pilothouse_sandbox::{CallError, Level, LogLine, Sandbox};
+
+use crate::metrics::ControllerMetrics;
+use crate::plugins::LivePlugin;
+use crate::snapshot::Snapshot;
+use crate::view::View;
+
+/// Calls of one pass: the first and, as in Crossplane's functions, at most five more to answer look-ups.
+const CALLS_MAX: u32 = 6;
+/// Longest message in the condition, bytes: what is longer is read in the log.
+const MESSAGE_BYTES_MAX: usize = 1_024;
+
+/// What every pass of a controller needs. Shared, never changed while a pass runs.
+pub(crate) struct Pass {
+    /// The version that this pass began with and ends on.
+    pub plugin: Arc<LivePlugin>,
+    /// Position of the controller in its manifest.
+    pub controller: usize,
+    /// Watched objects.
+    pub view: Arc<View>,
+    /// Calls into the guest.
+    pub sandbox: Arc<Sandbox>,
+    /// Writes of the children.
+    pub applier: Arc<Applier>,
+    /// Writes of the primaries' statuses.
+    pub statuses: Arc<StatusWriter>,
+    /// Events about the primary.
+    pub events: Recorder,
+    /// Counts.
+    pub metrics: Arc<ControllerMetrics>,
+    /// The primary is of a CRD that can hold the host's condition.
+    pub has_conditions: bool,
+}
+
+/// How a pass ended, for the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The object is gone, or not ours any more: forget the key.
+    Gone,
+    /// All is done. Again after this time, or at the resync.
+    Settled(Option<Duration>),
+    /// Only a change can help: at the resync.
+    Stuck,
+    /// Again with backoff, but not before this time.
+    Failed(Option<Duration>),
+    /// Again at the slowest pace: trying soon would not help.
+    Refused,
+}
+
+/// What a pass leaves behind.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// How.
+    pub ending: Ending,
+    /// For the next pass's `observed.last`.
+    pub rejected: Vec<Rejected>,
+    /// Resource versions that this pass itself wrote: their events are no news.
+    pub written: Vec<u64>,
+    /// Why it failed, for the metric.
+    pub failure: Option<Reason>,
+}
+
+/// A pass that ended before or after its plan, with what is to be said of it.
+struct Verdict {
+    reconciled: Reconciled,
+    ending: Ending,
+}
+
+impl Verdict {
+    fn failed(reason: Reason, ending: Ending, message: &str) -> Self {
+        Self {
+            reconciled: Reconciled { reason, message: clip(message, MESSAGE_BYTES_MAX).to_owned() },
+            ending,
+        }
+    }
+}
+
+impl Pass {
+    /// Runs the pass. When the future is dropped the write under way may or may not happen; nothing else is left.
+    pub(crate) async fn run(&self, key: &Key, last: &[Rejected]) -> Ended {
+        let mut ended =
+            Ended { ending: Ending::Gone, rejected: Vec::new(), written: Vec::new(), failure: None };
+        let Some(primary) = self.view.primary(key) else { return ended };
+        let controller = self.manifest_controller();
+        let deleting = primary.meta().deleting;
+        if deleting && !self.holds_finalizer(&primary) {
+            // Others' finalizers keep it; garbage collection does the rest.
+            return ended;
+        }
+        let primary = match &controller.finalizer {
+            Some(finalizer) if !deleting => {
+                let writer = self.applier.writer();
+                match finalizer::ensure(writer, &controller.primary, &primary, finalizer).await {
+                    Ok(Some(object)) => self.take_response(object, &mut ended),
+                    Ok(None) => primary,
+                    Err(error) => {
+                        self.conclude(&primary, None, write_failed(&error), &mut ended).await;
+                        return ended;
+                    }
+                }
+            }
+            _ => primary,
+        };
+
+        let now = now();
+        let snapshot = self.view.snapshot(primary);
+        match self.decide(snapshot, deleting, &now, last).await {
+            Ok((snapshot, plan)) => self.carry_out(&snapshot, plan, &mut ended).await,
+            Err((primary, verdict)) => self.conclude(&primary, None, verdict, &mut ended).await,
+        }
+        ended
+    }
+
+    /// Calls the guest until it asks no more, and admits what it decided.
+    async fn decide(
+        &self,
+        mut snapshot: Snapshot,
+        deleting: bool,
+        now: &str,
+        last: &[Rejected],
+    ) -> Result<(Snapshot, Plan), (Arc<Object>, Verdict)> {
+        let limits = &self.plugin.settings.limits;
+        let seed = seed();
+        for _ in 0..CALLS_MAX {
+            let request = Arc::new(snapshot.request(deleting, &self.plugin.config, now, seed, last));
+            let reply = self.sandbox.reconcile(&self.plugin.prepared, limits, request).await;
+            self.metrics.call(reply.usage.cpu, reply.usage.memory_bytes_peak);
+            log_lines(&reply.logs);
+            let outcome = match reply.result {
+                Ok(outcome) => outcome,
+                Err(error) => return Err((Arc::clone(&snapshot.primary), self.call_failed(&error))),
+            };
+            let related = snapshot.related_objects();
+            let cx = plan::Context {
+                plugin: &self.plugin.prepared.manifest().name,
+                controller: self.manifest_controller(),
+                primary: &snapshot.primary,
+                children: &snapshot.children,
+                related: &related,
+                deleting,
+                limits,
+            };
+            let plan = match plan::admit(outcome, &cx) {
+                Ok(plan) => plan,
+                Err(refusal) => {
+                    self.metrics.plugin_fault(refusal.reason.as_str());
+                    let verdict =
+                        Verdict::failed(Reason::OutcomeRefused, Ending::Refused, &refusal.to_string());
+                    return Err((Arc::clone(&snapshot.primary), verdict));
+                }
+            };
+            if plan.look_ups.is_empty() {
+                return Ok((snapshot, plan));
+            }
+            // The answers replace those of the round before: a plugin asks anew for what it still needs.
+            let rules =
+                self.manifest_controller().related.iter().filter(|rule| rule.selector.is_some()).count();
+            snapshot.related.truncate(rules);
+            for look_up in &plan.look_ups {
+                match self.view.look_up(look_up).await {
+                    Ok(found) => snapshot.related.push(found),
+                    Err(error) => {
+                        let message = format!("look-up `{}`: {error}", look_up.id);
+                        let verdict = Verdict::failed(Reason::WriteFailed, Ending::Failed(None), &message);
+                        return Err((Arc::clone(&snapshot.primary), verdict));
+                    }
+                }
+            }
+        }
+        self.metrics.plugin_fault("TooManyLookUps");
+        let message = format!("the plugin asked for more objects in each of {CALLS_MAX} calls");
+        Err((snapshot.primary, Verdict::failed(Reason::OutcomeRefused, Ending::Refused, &message)))
+    }
+
+    async fn carry_out(&self, snapshot: &Snapshot, plan: Plan, ended: &mut Ended) {
+        let related = snapshot.related_objects();
+        let cx = ApplyContext {
+            primary: &snapshot.primary,
+            children: &snapshot.children,
+            related: &related,
+            sink: &*self.view,
+        };
+        let report = self.applier.apply(&plan.writes, cx).await;
+        ended.written.extend(report.written_versions());
+        ended.rejected = report.rejected().cloned().collect();
+        self.count_writes(&report);
+        let verdict = judge(&plan, &report);
+        let primary = &snapshot.primary;
+        for event in &plan.events {
+            self.events.record(primary, event);
+        }
+        if plan.release && ended.rejected.is_empty() && plan.failure.is_none() {
+            self.release(primary, ended).await;
+        } else {
+            self.conclude(primary, plan.status.as_ref(), verdict, ended).await;
+        }
+    }
+
+    async fn release(&self, primary: &Arc<Object>, ended: &mut Ended) {
+        let controller = self.manifest_controller();
+        let Some(finalizer) = &controller.finalizer else { return };
+        match finalizer::remove(self.applier.writer(), &controller.primary, primary, finalizer).await {
+            Ok(_) => ended.ending = Ending::Gone,
+            Err(error) => self.conclude(primary, None, write_failed(&error), ended).await,
+        }
+    }
+
+    /// Writes the status, says transitions in an event, and sets the ending.
+    async fn conclude(
+        &self,
+        primary: &Arc<Object>,
+        wanted: Option<&serde_json::Map<String, serde_json::Value>>,
+        verdict: Verdict,
+        ended: &mut Ended,
+    ) {
+        let Verdict { reconciled, ending } = verdict;
+        ended.ending = ending;
+        let failed = reconciled.reason != Reason::Succeeded;
+        if failed {
+            ended.failure = Some(reconciled.reason);
+            tracing::debug!(reason = reconciled.reason.as_str(), message = reconciled.message, "pass failed");
+            self.say_failure(primary, &reconciled);
+        }
+        let host = self.has_conditions.then_some(&reconciled);
+        if wanted.is_none() && host.is_none() {
+            return;
+        }
+        let now = now();
+        let status = Status { wanted, host, generation: primary.meta().generation, now: &now };
+        match self.statuses.write(&self.manifest_controller().primary, primary, &status).await {
+            Ok(Some(object)) => {
+                self.take_response(object, ended);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::debug!(%error, "status not written");
+                if !failed {
+                    ended.failure = Some(Reason::WriteFailed);
+                    let verdict = write_failed(&error);
+                    ended.ending = verdict.ending;
+                    self.say_failure(primary, &verdict.reconciled);
+                }
+            }
+        }
+    }
+
+    /// A Warning event when the condition's reason changes. The recorder counts repeats of the same message.
+    fn say_failure(&self, primary: &Arc<Object>, reconciled: &Reconciled) {
+        let event = Event {
+            severity: Severity::Warning,
+            reason: reconciled.reason.as_str().to_owned(),
+            message: reconciled.message.clone(),
+        };
+        self.events.record(primary, &event);
+    }
+
+    fn call_failed(&self, error: &CallError) -> Verdict {
+        self.metrics.plugin_fault(error.reason());
+        let reason = match error {
+            CallError::CpuLimit { .. }
+            | CallError::WaitLimit { .. }
+            | CallError::MemoryLimit { .. }
+            | CallError::OutputLimit { .. }
+            | CallError::ActionLimit { .. } => Reason::LimitExceeded,
+            CallError::Trap { .. } | CallError::InvalidOutput(_) => Reason::PluginTrapped,
+            CallError::Closed | CallError::HostFault(_) => Reason::HostFault,
+        };
+        Verdict::failed(reason, Ending::Failed(None), &format!("the plugin {error}"))
+    }
+
+    fn count_writes(&self, report: &Report) {
+        for entry in &report.entries {
+            self.metrics.write(match &entry.result {
+                WriteResult::NoOp => "NoOp",
+                WriteResult::Written(_) => "Written",
+                WriteResult::Deleted { .. } => "Deleted",
+                WriteResult::Rejected(rejected) => rejected.reason.as_str(),
+            });
+        }
+    }
+
+    /// Puts a response about the primary into the store and remembers that it is our own.
+    fn take_response(&self, object: Object, ended: &mut Ended) -> Arc<Object> {
+        let object = Arc::new(object);
+        ended.written.push(object.meta().resource_version);
+        self.view.written_primary(&object);
+        object
+    }
+
+    fn manifest_controller(&self) -> &Controller {
+        &self.plugin.prepared.manifest().controllers[self.controller]
+    }
+
+    fn holds_finalizer(&self, primary: &Object) -> bool {
+        let wanted = self.manifest_controller().finalizer.as_deref();
+        primary.meta().finalizers.iter().any(|finalizer| Some(&**finalizer) == wanted)
+    }
+}
+
+/// What the plan and its report come to. The plugin's own word goes before that of the writes: it is the cause.
+fn judge(plan: &Plan, report: &Report) -> Verdict {
+    match &plan.failure {
+        Some(Failure::Invalid(message)) => Verdict::failed(Reason::InvalidResource, Ending::Stuck, message),
+        Some(Failure::Retry(message)) => {
+            Verdict::failed(Reason::PluginFailed, Ending::Failed(report.retry_after), message)
+        }
+        None => {
+            let rejected: Vec<&Rejected> = report.rejected().collect();
+            let Some(first) = rejected.first() else {
+                let requeue = plan.requeue_after_ms.map(Duration::from_millis);
+                return Verdict { reconciled: Reconciled::succeeded(), ending: Ending::Settled(requeue) };
+            };
+            let more = match rejected.len() {
+                1 => String::new(),
+                count => format!(" (and {} more)", count - 1),
+            };
+            let target = first.target.as_ref().map(ToString::to_string).unwrap_or_default();
+            let message = format!("{target}: {}: {}{more}", first.reason.as_str(), first.message);
+            // One write that may soon succeed is reason enough to try soon.
+            let transient = rejected.iter().find(|rejected| rejected.reason.is_transient());
+            let ending = pace(transient.unwrap_or(first).reason, report.retry_after);
+            Verdict::failed(Reason::WriteFailed, ending, &message)
+        }
+    }
+}
+
+fn write_failed(error: &WriteError) -> Verdict {
+    Verdict::failed(Reason::WriteFailed, pace(error.reason(), error.retry_after), &error.to_string())
+}
+
+fn pace(reason: RejectReason, retry_after: Option<Duration>) -> Ending {
+    if reason.is_transient() { Ending::Failed(retry_after) } else { Ending::Refused }
+}
+
+fn log_lines(lines: &[LogLine]) {
+    for line in lines {
+        match line.level {
+            Level::Debug => tracing::debug!(target: "plugin", "{}", line.message),
+            Level::Info => tracing::info!(target: "plugin", "{}", line.message),
+            Level::Warn => tracing::warn!(target: "plugin", "{}", line.message),
+            Level::Error => tracing::error!(target: "plugin", "{}", line.message),
+        }
+    }
+}
+
+/// The wall clock as RFC 3339 with whole seconds, the precision of Kubernetes' `metav1.Time`.
+pub(crate) fn now() -> String {
+    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    jiff::Timestamp::from_second(i64::try_from(seconds).unwrap_or(0)).unwrap_or_default().to_string()
+}
+
+/// Fresh randomness for one pass.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(0)
+}

@@ -1,0 +1,223 @@
+//! `pilothouse run`: builds the parts in order, owns their tasks, and ends them in the opposite order.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use pilothouse_cluster::queue::Scheduler;
+use pilothouse_cluster::watches::Watches;
+use pilothouse_cluster::write::{AlwaysOpen, Writer};
+use pilothouse_cluster::{Cluster, ConnectOptions, LOG_DIRECTIVES, event};
+use pilothouse_sandbox::{CompileLimits, Compiler, Sandbox, SandboxOptions};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::run::{LogFormat, RunConfig};
+use crate::metrics::Metrics;
+use crate::plugins::Loader;
+use crate::serve::{self, Health};
+use crate::sources;
+use crate::supervisor::{self, Shared};
+
+/// Plugins that were found and wait to be loaded: a whole directory at once, each tens of MiB at most.
+const FOUND_MAX: usize = 16;
+/// Passes at the same time, over all plugins: a pass waits for the API server most of its life, and an API server
+/// takes 200 writes at once by default.
+const PASSES_MAX: usize = 64;
+/// Passes that run get this long to end, less than the 30 s that kubelet gives a pod.
+const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(20);
+/// Field manager of what the host writes for itself.
+const MANAGER: &str = "pilothouse";
+
+/// Why the host ended other than by a signal.
+#[derive(Debug)]
+pub(crate) enum RunError {
+    /// What the user gave cannot be used.
+    BadInput(anyhow::Error),
+    /// A part could not be started or ended by itself.
+    Failed(anyhow::Error),
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub(crate) fn run(config: RunConfig) -> Result<(), RunError> {
+    start_log(config.log_format);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime's threads")
+        .map_err(RunError::Failed)?;
+    let done = runtime.block_on(host(config));
+    // A compilation that still runs is a thread of the runtime: its child process has a deadline of its own.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    done
+}
+
+fn start_log(format: LogFormat) {
+    let wanted = std::env::var("PILOTHOUSE_LOG").unwrap_or_else(|_| "info".to_owned());
+    let filter = EnvFilter::builder().parse_lossy(format!("{wanted},{LOG_DIRECTIVES}"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.with_ansi(false).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+}
+
+async fn host(config: RunConfig) -> Result<(), RunError> {
+    let stop = CancellationToken::new();
+    let mut parts = Parts::new();
+    parts.spawn("signal handler", stop_on_signal(stop.clone()));
+
+    let metrics = Metrics::default();
+    let health = Health::default();
+    let sandbox = Arc::new(sandbox().map_err(RunError::Failed)?);
+    let (failures, failed) = mpsc::channel(FOUND_MAX);
+    let (loader, live) = Loader::new(Arc::clone(&sandbox), metrics.clone(), failures);
+
+    // Probes are answered before anything that may have to wait.
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("--listen {}: cannot listen there", config.listen))
+        .map_err(RunError::BadInput)?;
+    tracing::info!(address = %config.listen, "serving /livez, /readyz, /plugins and /metrics");
+    let answer_until = stop.clone().cancelled_owned();
+    let served = serve::serve(listener, health.clone(), metrics.clone(), live.clone(), answer_until);
+    parts.spawn("HTTP server", served);
+
+    let options = ConnectOptions { kubeconfig: config.kubeconfig.clone(), ..ConnectOptions::default() };
+    let cluster = Cluster::open(&options).await.map_err(|error| RunError::BadInput(error.into()))?;
+    tracing::info!(server = cluster.url(), "connecting to the API server");
+    let gate = health.gate("API server".to_owned(), "not reached yet");
+    tokio::select! {
+        () = cluster.wait() => drop(gate),
+        () = stop.cancelled() => return Ok(()),
+    }
+
+    let writer = Writer::new(cluster.writer().clone(), MANAGER, Arc::new(AlwaysOpen));
+    let (events, event_task) = event::recorder(&writer, &instance());
+    parts.spawn("events", async {
+        event_task.run().await;
+        Ok(())
+    });
+    let shared = Arc::new(Shared {
+        watches: Watches::new(cluster.clone()),
+        scheduler: Scheduler::new(PASSES_MAX),
+        cluster,
+        writer,
+        sandbox,
+        events,
+        metrics,
+        health,
+        namespaces: config.namespaces,
+        resync: config.resync,
+        apply_crds: config.apply_crds,
+    });
+    let (found, finds) = mpsc::channel(FOUND_MAX);
+    parts.spawn("loader", async {
+        loader.run(finds).await;
+        Ok(())
+    });
+    if !config.plugin_directories.is_empty() {
+        let gate = shared.health.gate("plugin directories".to_owned(), "the first scan is on its way");
+        let followed = sources::follow_directories(config.plugin_directories, found.clone(), gate);
+        parts.spawn("plugin directories", async {
+            followed.await;
+            Ok(())
+        });
+    }
+    let config_maps =
+        config.plugin_config_maps.map(|namespace| sources::ConfigMaps::watch(&shared, &namespace));
+    parts.spawn("load failures", sources::tell_failures(shared.events.clone(), config_maps.clone(), failed));
+    if let Some(config_maps) = config_maps {
+        let gate = shared.health.gate("plugin ConfigMaps".to_owned(), "the first list is on its way");
+        parts.spawn("plugin ConfigMaps", async {
+            config_maps.follow(found, gate).await;
+            Ok(())
+        });
+    }
+
+    let mut supervisor = tokio::spawn(supervisor::supervise(shared, live, stop.clone()));
+    let ended = tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        failed = parts.first_end() => Err(RunError::Failed(failed)),
+        _ = &mut supervisor => Err(RunError::Failed(anyhow!("the supervisor ended by itself, which is a bug"))),
+    };
+    stop.cancel();
+    if tokio::time::timeout(SHUTDOWN_DEADLINE, async {
+        if !supervisor.is_finished() {
+            let _ = (&mut supervisor).await;
+        }
+    })
+    .await
+    .is_err()
+    {
+        tracing::warn!("passes did not end within {} s and are cut short", SHUTDOWN_DEADLINE.as_secs());
+        supervisor.abort();
+    }
+    tracing::info!("ended");
+    ended
+}
+
+/// The tasks of the host. None of them ends before the host does; all end with it.
+struct Parts(JoinSet<(&'static str, anyhow::Result<()>)>);
+
+impl Parts {
+    fn new() -> Self {
+        Self(JoinSet::new())
+    }
+
+    fn spawn(&mut self, name: &'static str, part: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
+        self.0.spawn(async move { (name, part.await) });
+    }
+
+    /// Why the first of them ended.
+    async fn first_end(&mut self) -> anyhow::Error {
+        match self.0.join_next().await {
+            Some(Ok((name, Err(error)))) => error.context(name),
+            Some(Ok((name, Ok(())))) => anyhow!("{name}: ended by itself, which is a bug"),
+            Some(Err(panic)) => anyhow!(panic).context("a part ended by a panic, which is a bug"),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+async fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be caught")?;
+    let name = tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    };
+    tracing::info!("{name}: passes that run may end, no more begin");
+    stop.cancel();
+    // Everything ends with `stop`; ending here would look like a failure.
+    std::future::pending().await
+}
+
+fn sandbox() -> anyhow::Result<Sandbox> {
+    let program = std::env::current_exe().context("finding the host's own binary, which compiles plugins")?;
+    let limits = CompileLimits::default();
+    let compiler = Compiler::Child { program, arguments: vec!["compile".to_owned()], limits };
+    let mut options = SandboxOptions::new(compiler);
+    options.cache_dir = cache_directory();
+    Sandbox::new(options).map_err(Into::into)
+}
+
+/// `$XDG_CACHE_HOME/pilothouse/compiled`, by default in `~/.cache`. None: compiled code is kept in memory.
+fn cache_directory() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+    Some(base.join("pilothouse/compiled"))
+}
+
+/// Names this host in Events: the pod, or else the machine.
+fn instance() -> String {
+    let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
+    let machine = || std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
+    pod.or_else(|| machine().ok()).unwrap_or_else(|| "pilothouse".to_owned())
+}

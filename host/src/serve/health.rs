@@ -1,0 +1,67 @@
+//! Readiness: a set of gates, each owned by the part that knows. The host is ready when all are open.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// All gates. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Health {
+    gates: Arc<Mutex<BTreeMap<String, Option<String>>>>,
+}
+
+/// One condition of readiness. It stops counting when dropped.
+pub(crate) struct Gate {
+    health: Health,
+    name: String,
+}
+
+impl Health {
+    /// A new gate, closed for this reason. `name` must be unique among the living ones.
+    pub(crate) fn gate(&self, name: String, reason: &str) -> Gate {
+        self.lock().insert(name.clone(), Some(reason.to_owned()));
+        Gate { health: self.clone(), name }
+    }
+
+    /// A line for each closed gate.
+    pub(crate) fn unready(&self) -> Vec<String> {
+        let gates = self.lock();
+        gates.iter().filter_map(|(name, reason)| Some(format!("{name}: {}", reason.as_ref()?))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
+        // A map of strings is whole whenever the lock is free, also after a panic.
+        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gate {
+    /// Opens the gate, or closes it for a reason.
+    pub(crate) fn set(&self, state: Result<(), String>) {
+        self.health.lock().insert(self.name.clone(), state.err());
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.health.lock().remove(&self.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_when_every_living_gate_is_open() {
+        let health = Health::default();
+        assert!(health.unready().is_empty());
+        let watch = health.gate("plugin web".to_owned(), "watches are starting");
+        let other = health.gate("plugins".to_owned(), "first scan");
+        assert_eq!(health.unready(), ["plugin web: watches are starting", "plugins: first scan"]);
+        watch.set(Ok(()));
+        drop(other);
+        assert!(health.unready().is_empty());
+        watch.set(Err("forbidden".to_owned()));
+        assert_eq!(health.unready(), ["plugin web: forbidden"]);
+    }
+}

@@ -1,0 +1,69 @@
+//! What the host serves over HTTP: probes and metrics.
+
+mod health;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+pub(crate) use health::{Gate, Health};
+
+use crate::metrics::Metrics;
+use crate::plugins::{self, LiveSet};
+
+/// What the handlers read.
+#[derive(Clone)]
+struct Shared {
+    health: Health,
+    metrics: Metrics,
+    live: watch::Receiver<Arc<LiveSet>>,
+}
+
+/// Serves `/livez`, `/readyz`, `/plugins` and `/metrics` until `shutdown` resolves. Dropping the future closes the
+/// listener at once.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    health: Health,
+    metrics: Metrics,
+    live: watch::Receiver<Arc<LiveSet>>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let app = Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/plugins", get(list_plugins))
+        .route("/metrics", get(scrape))
+        .with_state(Shared { health, metrics, live });
+    axum::serve(listener, app).with_graceful_shutdown(shutdown).await.context("serving probes and metrics")
+}
+
+/// 200 when every loaded plugin's watches are in sync; else 503 with one line for each reason.
+async fn ready(State(shared): State<Shared>) -> impl IntoResponse {
+    let unready = shared.health.unready();
+    if unready.is_empty() {
+        (StatusCode::OK, "ok\n".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, unready.join("\n") + "\n")
+    }
+}
+
+/// Which plugins serve, from where, in which version: JSON.
+async fn list_plugins(State(shared): State<Shared>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], plugins::to_json(&shared.live.borrow()).to_string() + "\n")
+}
+
+async fn scrape(State(shared): State<Shared>) -> impl IntoResponse {
+    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    match shared.metrics.render() {
+        Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,156 @@
+//! Builds the guests of the tests into components, once, whoever asks first: tests of several packages need them, and
+//! Cargo builds no package for another target on behalf of a dependency.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use wit_component::ComponentEncoder;
+
+/// What a guest is built for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// No WASI: what the SDK recommends.
+    Unknown,
+    /// With WASI, through the adapter that `cargo component` uses.
+    Wasi,
+}
+
+impl Target {
+    fn triple(self) -> &'static str {
+        match self {
+            Self::Unknown => "wasm32-unknown-unknown",
+            Self::Wasi => "wasm32-wasip1",
+        }
+    }
+}
+
+/// A plugin that misbehaves as `spec.behaviour` says; kind `Hostile.v1.test.pilothouse.dev`, resource `hostiles`.
+pub fn hostile() -> &'static [u8] {
+    static COMPONENT: OnceLock<Vec<u8>> = OnceLock::new();
+    COMPONENT.get_or_init(|| component("hostile", Target::Unknown))
+}
+
+/// [`hostile`] whose `describe` does something else: `loops`, `traps`, `lies`, `babbles` or `floods`.
+pub fn hostile_describing(behaviour: &str) -> Vec<u8> {
+    const PLACE: &[u8; 32] = b"describe=honest.................";
+    let mut told = format!("describe={behaviour}").into_bytes();
+    assert!(told.len() <= PLACE.len(), "{behaviour} is too long a word");
+    told.resize(PLACE.len(), b'.');
+    let mut component = hostile().to_vec();
+    let places: Vec<usize> =
+        component.windows(PLACE.len()).enumerate().filter(|(_, part)| part == PLACE).map(|(at, _)| at).collect();
+    assert!(!places.is_empty(), "the guest `hostile` does not say how it describes itself");
+    for at in places {
+        component[at..at + PLACE.len()].copy_from_slice(&told);
+    }
+    component
+}
+
+/// A plugin that makes five ConfigMaps for each object.
+pub fn steady() -> &'static [u8] {
+    static COMPONENT: OnceLock<Vec<u8>> = OnceLock::new();
+    COMPONENT.get_or_init(|| component("steady", Target::Unknown))
+}
+
+/// A plugin that reaches for everything that WASI has.
+pub fn wasi_probe() -> &'static [u8] {
+    static COMPONENT: OnceLock<Vec<u8>> = OnceLock::new();
+    COMPONENT.get_or_init(|| component("wasi-probe", Target::Wasi))
+}
+
+/// The same component with another digest, as if it were another version.
+pub fn variant(component: &[u8], number: u32) -> Vec<u8> {
+    let data = number.to_le_bytes();
+    let section = wasm_encoder::CustomSection { name: "variant".into(), data: data.as_slice().into() };
+    let mut variant = component.to_vec();
+    wasm_encoder::ComponentSection::append_to_component(&section, &mut variant);
+    variant
+}
+
+/// The component of a package of this workspace. Panics if it cannot be built, which is a failed test.
+pub fn component(package: &str, target: Target) -> Vec<u8> {
+    fs::read(component_file(package, target).unwrap_or_else(|error| panic!("guest `{package}`: {error:#}")))
+        .unwrap_or_else(|error| panic!("guest `{package}`: {error}"))
+}
+
+/// Where the component of a package lies, after building it if it is not up to date.
+pub fn component_file(package: &str, target: Target) -> Result<PathBuf> {
+    let directory = target_directory().join("guests");
+    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    // One at a time over all test processes, so that none reads what another is writing.
+    let lock = File::create(directory.join(".lock")).context("cannot make a lock file")?;
+    flock(&lock, FlockOperation::LockExclusive).context("cannot lock")?;
+
+    let module = build(package, target)?;
+    let core = fs::read(&module).with_context(|| module.display().to_string())?;
+    let suffix = if target == Target::Wasi { "-wasi" } else { "" };
+    let path = directory.join(format!("{package}{suffix}.wasm"));
+    let component = wrap(&core, target).with_context(|| format!("{} makes no component", module.display()))?;
+    fs::write(&path, component).with_context(|| path.display().to_string())?;
+    Ok(path)
+}
+
+/// A component from the text of a core module without a world: for what no compiler would emit.
+pub fn assemble(module: &str) -> Result<Vec<u8>> {
+    let mut core = wat::parse_str(module)?;
+    let mut resolve = wit_parser::Resolve::default();
+    let (package, _) = resolve.push_dir(root().join("wit"))?;
+    let world = resolve.select_world(&[package], Some("plugin"))?;
+    let encoding = wit_component::StringEncoding::UTF8;
+    wit_component::embed_component_metadata(&mut core, &resolve, world, encoding, false)?;
+    wrap(&core, Target::Unknown)
+}
+
+/// A component from a core module that carries its world.
+pub fn wrap(core: &[u8], target: Target) -> Result<Vec<u8>> {
+    let mut encoder = ComponentEncoder::default();
+    encoder.validate(true).module(core)?;
+    if target == Target::Wasi {
+        use wasi_preview1_component_adapter_provider as provider;
+        let name = provider::WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME;
+        encoder.adapter(name, provider::WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER)?;
+    }
+    encoder.encode()
+}
+
+fn build(package: &str, target: Target) -> Result<PathBuf> {
+    let directory = target_directory();
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--quiet", "--profile", "guest", "--target", target.triple(), "--package", package])
+        .arg("--target-dir")
+        .arg(&directory)
+        .current_dir(root());
+    // What Cargo sets for a running test is meant for that test's package.
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
+        command.env_remove(name);
+    }
+    let status = command.status().context("cannot run cargo")?;
+    if !status.success() {
+        bail!("cargo failed ({status}); is the target there? `rustup target add {}`", target.triple());
+    }
+    let file = format!("{}.wasm", package.replace('-', "_"));
+    Ok(directory.join(target.triple()).join("guest").join(file))
+}
+
+fn root() -> &'static Path {
+    // …/tests/guests/build
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(3).unwrap_or(here)
+}
+
+/// Cargo's target directory: that of the running test, else `CARGO_TARGET_DIR`, else `target` in the workspace.
+fn target_directory() -> PathBuf {
+    let running = env::current_exe().ok().and_then(|path| {
+        let profile = path.ancestors().find(|directory| directory.ends_with("release"))?;
+        profile.parent().map(Path::to_owned)
+    });
+    let set = || env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    running.or_else(set).unwrap_or_else(|| root().join("target"))
+}
