@@ -231,23 +231,33 @@ impl Related {
 #[derive(Debug, Clone)]
 pub struct Target {
     pub(crate) resource: Resource,
-    pub(crate) verbs: &'static [&'static str],
+    pub(crate) verbs: Vec<&'static str>,
 }
 
 impl Target {
     /// Objects that it changes.
     pub fn patch(resource: Resource) -> Self {
-        Self { resource, verbs: &["patch"] }
+        Self { resource, verbs: vec!["patch"] }
     }
 
     /// Objects that it deletes.
     pub fn delete(resource: Resource) -> Self {
-        Self { resource, verbs: &["delete"] }
+        Self { resource, verbs: vec!["delete"] }
     }
 
     /// Objects that it changes and deletes.
     pub fn patch_and_delete(resource: Resource) -> Self {
-        Self { resource, verbs: &["patch", "delete"] }
+        Self { resource, verbs: vec!["patch", "delete"] }
+    }
+
+    /// Objects whose status it changes.
+    pub fn patch_status(resource: Resource) -> Self {
+        Self { resource, verbs: vec!["patch-status"] }
+    }
+
+    /// Objects whose scale it changes.
+    pub fn patch_scale(resource: Resource) -> Self {
+        Self { resource, verbs: vec!["patch-scale"] }
     }
 
     fn to_json(&self) -> Value {

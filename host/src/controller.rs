@@ -42,13 +42,59 @@ pub(crate) async fn run(
     stop: CancellationToken,
 ) {
     let plugin = Arc::clone(&versions.borrow_and_update());
-    let name = plugin.prepared.manifest().name.clone();
-    let gate = shared.health.gate(format!("plugin {name}, {}", kind.kind), "watches are starting");
-    let mut controller = ControllerLoop::new(shared, kind, plugin, gate);
-    if !controller.set_up(&mut versions, &stop).await {
-        return;
+    let name = &plugin.prepared.manifest().name;
+    let gate = shared.health.gate(format!("plugin {name}, {}", kind.kind), "setting up");
+    // Watches begin when there is something to watch.
+    let ready = loop {
+        let version = Arc::clone(&versions.borrow_and_update());
+        let wrong = |problem| gate.set(Err(problem));
+        tokio::select! {
+            () = set_up(&shared, &version, &kind, wrong) => break version,
+            () = stop.cancelled() => return,
+            changed = versions.changed() => if changed.is_err() { return },
+        }
+    };
+    ControllerLoop::new(shared, kind, ready, gate).run(versions, stop).await;
+}
+
+/// Applies the CRD if the host was told to, and checks that the API server has the kinds as the manifest says. Tried
+/// until it succeeds; each problem is said once.
+async fn set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind, wrong: impl Fn(String)) {
+    let mut said = String::new();
+    for failures in 1_u32.. {
+        let Err(problem) = try_set_up(shared, plugin, kind).await else { return };
+        if problem != said {
+            tracing::warn!(plugin = %plugin.prepared.manifest().name, %kind, "not set up yet: {problem}");
+            wrong(problem.clone());
+            said = problem;
+        }
+        tokio::time::sleep(backoff::delay(&SETUP_BACKOFF, failures, 0)).await;
     }
-    controller.run(versions, stop).await;
+}
+
+async fn try_set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind) -> Result<(), String> {
+    let manifest = plugin.prepared.manifest();
+    if shared.apply_crds
+        && let Some(crd) = manifest.crd(kind)
+    {
+        crd::apply_crds(&shared.writer, std::slice::from_ref(crd))
+            .await
+            .map_err(|error| error.to_string())?;
+    }
+    let Some((_, controller)) = manifest.controller(kind) else { return Ok(()) };
+    let children = controller.children.iter().map(|child| &child.resource);
+    let related = controller.related.iter().map(|rule| &rule.resource);
+    let targets = controller.targets.iter().map(|target| &target.resource);
+    for resource in std::iter::once(&controller.primary).chain(children).chain(related).chain(targets) {
+        match shared.cluster.discover(resource).await {
+            Ok(Discovered::Present(_)) => {}
+            Ok(Discovered::Absent(text) | Discovered::Contradicted(text)) => {
+                return Err(format!("{}: {text}", resource.kind()));
+            }
+            Err(error) => return Err(format!("{}: {error}", resource.kind())),
+        }
+    }
+    Ok(())
 }
 
 /// News that wait to be looked at. Filled by listeners, which may not block; emptied by the loop.
@@ -114,6 +160,8 @@ struct ControllerLoop {
     metrics: Arc<ControllerMetrics>,
     gate: Gate,
     passes: JoinSet<(Key, Ended)>,
+    /// What a new version needs done; ends with the controller.
+    chores: JoinSet<()>,
     /// What was refused or failed in the last pass of a key, for the next; only of keys where something was.
     rejected: HashMap<Key, Vec<Rejected>>,
 }
@@ -148,62 +196,12 @@ impl ControllerLoop {
             metrics,
             gate,
             passes: JoinSet::new(),
+            chores: JoinSet::new(),
             rejected: HashMap::new(),
         }
     }
 
-    /// Applies the CRD if the host was told to, and checks that the API server has the kinds as the manifest says.
-    /// Tried until it succeeds; false if the controller was stopped meanwhile.
-    async fn set_up(
-        &mut self,
-        versions: &mut watch::Receiver<Arc<LivePlugin>>,
-        stop: &CancellationToken,
-    ) -> bool {
-        for failures in 1_u32.. {
-            let Err(problem) = self.try_set_up().await else { return true };
-            tracing::warn!(plugin = %self.plugin_name(), kind = %self.kind, "not set up yet: {problem}");
-            self.gate.set(Err(problem));
-            tokio::select! {
-                () = tokio::time::sleep(backoff::delay(&SETUP_BACKOFF, failures, 0)) => {}
-                () = stop.cancelled() => return false,
-                changed = versions.changed() => {
-                    if changed.is_err() {
-                        return false;
-                    }
-                    let version = Arc::clone(&versions.borrow_and_update());
-                    self.swap(version);
-                }
-            }
-        }
-        true
-    }
-
-    async fn try_set_up(&self) -> Result<(), String> {
-        if self.shared.apply_crds
-            && let Some(crd) = self.plugin.prepared.manifest().crd(&self.kind)
-        {
-            crd::apply_crds(&self.shared.writer, std::slice::from_ref(crd))
-                .await
-                .map_err(|error| error.to_string())?;
-            self.shared.watches.retry();
-        }
-        let controller = self.controller();
-        let children = controller.children.iter().map(|child| &child.resource);
-        let related = controller.related.iter().map(|rule| &rule.resource);
-        let targets = controller.targets.iter().map(|target| &target.resource);
-        for resource in std::iter::once(&controller.primary).chain(children).chain(related).chain(targets) {
-            match self.shared.cluster.discover(resource).await {
-                Ok(Discovered::Present(_)) => {}
-                Ok(Discovered::Absent(text) | Discovered::Contradicted(text)) => {
-                    return Err(format!("{}: {text}", resource.kind()));
-                }
-                Err(error) => return Err(format!("{}: {error}", resource.kind())),
-            }
-        }
-        Ok(())
-    }
-
-    async fn run(&mut self, mut versions: watch::Receiver<Arc<LivePlugin>>, stop: CancellationToken) {
+    async fn run(mut self, mut versions: watch::Receiver<Arc<LivePlugin>>, stop: CancellationToken) {
         loop {
             self.take_in();
             self.say_ready();
@@ -295,7 +293,7 @@ impl ControllerLoop {
             }
             // Our own bug, and its key's alone: the others go on, and this one is tried again with backoff.
             Err(error) => {
-                tracing::error!(kind = %self.kind, %error, "a pass ended by a panic, which is a bug of the host")
+                tracing::error!(kind = %self.kind, %error, "a pass ended by a panic, which is a bug of the host");
             }
         }
     }
@@ -303,10 +301,20 @@ impl ControllerLoop {
     /// Takes a new version: passes that run end on the old one, then every key is looked at with the new one at once,
     /// whatever it waits for.
     fn swap(&mut self, version: Arc<LivePlugin>) {
-        let before = self.controller().clone();
-        self.at = position(&version, &self.kind);
-        self.plugin = version;
-        if *self.controller() != before {
+        let before = std::mem::replace(&mut self.plugin, version);
+        let controller_before = &before.prepared.manifest().controllers[self.at];
+        self.at = position(&self.plugin, &self.kind);
+        let same_controller = self.controller() == controller_before;
+        if !same_controller
+            || self.plugin.prepared.manifest().crd(&self.kind) != before.prepared.manifest().crd(&self.kind)
+        {
+            // Beside the passes: what the old version could do, the new one can meanwhile.
+            self.chores.abort_all();
+            let (shared, plugin, kind) =
+                (Arc::clone(&self.shared), Arc::clone(&self.plugin), self.kind.clone());
+            self.chores.spawn(async move { set_up(&shared, &plugin, &kind, |_| {}).await });
+        }
+        if !same_controller {
             // Watches that both need are shared, so they stay filled.
             self.view = open_view(&self.shared, &self.plugin, self.at, &self.inbox);
             self.inbox.state.store(true, Ordering::Release);

@@ -55,7 +55,7 @@ pub(crate) type LiveSet = BTreeMap<PluginName, Arc<LivePlugin>>;
 /// What a source says.
 pub(crate) enum Found {
     /// A plugin is there, changed, broken or gone.
-    Change(Change),
+    Change(Box<Change>),
     /// What was there at the start has been said: the gate may open once it is loaded.
     Synced(Gate),
 }
@@ -95,17 +95,21 @@ impl Loader {
     pub(crate) async fn run(mut self, mut found: mpsc::Receiver<Found>) {
         while let Some(found) = found.recv().await {
             match found {
-                Found::Change(Change::Found(artifact)) => self.load(artifact).await,
-                Found::Change(Change::Broken { origin, error }) => {
-                    self.fail(origin, error.reason(), error.to_string());
-                }
-                Found::Change(Change::Gone(origin)) => {
-                    self.shelf.withdraw(&origin);
-                    self.publish();
-                }
-                Found::Change(Change::Synced) => {}
+                Found::Change(change) => self.take(*change).await,
                 Found::Synced(gate) => drop(gate),
             }
+        }
+    }
+
+    async fn take(&mut self, change: Change) {
+        match change {
+            Change::Found(artifact) => self.load(artifact).await,
+            Change::Broken { origin, error } => self.fail(origin, error.reason(), error.to_string()),
+            Change::Gone(origin) => {
+                self.shelf.withdraw(&origin);
+                self.publish();
+            }
+            Change::Synced => {}
         }
     }
 

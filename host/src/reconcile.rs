@@ -14,7 +14,7 @@ use pilothouse_model::condition::{Reason, Reconciled};
 use pilothouse_model::manifest::Controller;
 use pilothouse_model::names::Key;
 use pilothouse_model::object::Object;
-use pilothouse_model::plan::{self, Plan, clip};
+use pilothouse_model::plan::{self, LOOK_UP_ROUNDS_MAX, Plan, clip};
 use pilothouse_sandbox::{CallError, Level, LogLine, Sandbox};
 
 use crate::metrics::ControllerMetrics;
@@ -22,8 +22,6 @@ use crate::plugins::LivePlugin;
 use crate::snapshot::Snapshot;
 use crate::view::View;
 
-/// Calls of one pass: the first and, as in Crossplane's functions, at most five more to answer look-ups.
-const CALLS_MAX: u32 = 6;
 /// Longest message in the condition, bytes: what is longer is read in the log.
 const MESSAGE_BYTES_MAX: usize = 1_024;
 
@@ -138,7 +136,7 @@ impl Pass {
     ) -> Result<(Snapshot, Plan), (Arc<Object>, Verdict)> {
         let limits = &self.plugin.settings.limits;
         let seed = seed();
-        for _ in 0..CALLS_MAX {
+        for _ in 0..=LOOK_UP_ROUNDS_MAX {
             let request = Arc::new(snapshot.request(deleting, &self.plugin.config, now, seed, last));
             let reply = self.sandbox.reconcile(&self.plugin.prepared, limits, request).await;
             self.metrics.call(reply.usage.cpu, reply.usage.memory_bytes_peak);
@@ -185,7 +183,8 @@ impl Pass {
             }
         }
         self.metrics.plugin_fault("TooManyLookUps");
-        let message = format!("the plugin asked for more objects in each of {CALLS_MAX} calls");
+        let message =
+            format!("the plugin asked for more objects after {LOOK_UP_ROUNDS_MAX} rounds of look-ups");
         Err((snapshot.primary, Verdict::failed(Reason::OutcomeRefused, Ending::Refused, &message)))
     }
 

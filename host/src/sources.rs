@@ -33,7 +33,7 @@ pub(crate) async fn follow_directories(directories: Vec<PathBuf>, found: mpsc::S
                     Some(gate) => Found::Synced(gate),
                     None => continue,
                 },
-                other => Found::Change(other),
+                other => Found::Change(Box::new(other)),
             };
             if found.send(news).await.is_err() {
                 return;
@@ -91,14 +91,14 @@ impl ConfigMaps {
                     (None, None) => continue,
                 };
                 let now = origin_of(&news);
-                if found.send(Found::Change(news)).await.is_err() {
+                if found.send(Found::Change(Box::new(news))).await.is_err() {
                     return;
                 }
                 // A plugin that moved to another key of its ConfigMap is no more under the old one. Said second, so
                 // that it never stops serving.
                 if let (Some(now), Some(before)) = (&now, before)
                     && *now != before
-                    && found.send(Found::Change(Change::Gone(before))).await.is_err()
+                    && found.send(Found::Change(Box::new(Change::Gone(before)))).await.is_err()
                 {
                     return;
                 }

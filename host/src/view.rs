@@ -46,6 +46,9 @@ pub(crate) enum News {
 /// Takes news. Called with no lock held; must not block.
 pub(crate) type Listener = Arc<dyn Fn(News) + Send + Sync>;
 
+/// What a change in a store means to the controller.
+type Translation = Arc<dyn Fn(&Delta) -> Vec<News> + Send + Sync>;
+
 /// See the module.
 pub(crate) struct View {
     cluster: Cluster,
@@ -69,9 +72,7 @@ impl View {
         namespaces: &[String],
         listener: &Listener,
     ) -> Self {
-        let subscribe = |query: &Query,
-                         news: Arc<dyn Fn(&Delta) -> Vec<News> + Send + Sync>|
-         -> Vec<Subscription> {
+        let subscribe = |query: &Query, news: Translation| -> Vec<Subscription> {
             let everywhere = namespaces.is_empty() || query.resource().scope == Scope::Cluster;
             let scopes: Vec<Query> = if everywhere {
                 vec![query.clone()]
@@ -199,16 +200,7 @@ impl View {
 
     /// Puts a response about a primary into the store.
     pub(crate) fn written_primary(&self, object: &Object) {
-        self.store_response(&self.primaries, object);
-    }
-
-    fn store_response(&self, watches: &[Subscription], object: &Object) {
-        let namespace = object.meta().namespace.as_deref();
-        for watch in
-            watches.iter().filter(|watch| watch.query().namespace().is_none_or(|one| Some(one) == namespace))
-        {
-            watch.store().upsert_response(object.clone());
-        }
+        store_response(&self.primaries, object);
     }
 
     fn related_resource(&self, kind: &Kind) -> Option<&Resource> {
@@ -228,7 +220,7 @@ impl View {
 
 impl Sink for View {
     fn written(&self, object: Arc<Object>) {
-        self.store_response(self.watches_of(object.kind()), &object);
+        store_response(self.watches_of(object.kind()), &object);
     }
 
     fn deleted(&self, reference: &Reference) {
@@ -240,6 +232,15 @@ impl Sink for View {
         for watch in self.watches_of(&reference.kind) {
             watch.store().remove_response(&key, uid);
         }
+    }
+}
+
+fn store_response(watches: &[Subscription], object: &Object) {
+    let namespace = object.meta().namespace.as_deref();
+    for watch in
+        watches.iter().filter(|watch| watch.query().namespace().is_none_or(|one| Some(one) == namespace))
+    {
+        watch.store().upsert_response(object.clone());
     }
 }
 

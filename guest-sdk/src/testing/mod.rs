@@ -378,7 +378,14 @@ impl<R: Reconciler> Cluster<R> {
                     self.declared(&SECRET.object(""));
                 }
                 Action::Delete(delete) => self.permitted(delete.target.kind, "delete"),
-                Action::PatchTarget(patch) => self.permitted(patch.target.kind, "patch"),
+                Action::PatchTarget(patch) => {
+                    let verb = match patch.subresource {
+                        None => "patch",
+                        Some("status") => "patch-status",
+                        Some(_) => "patch-scale",
+                    };
+                    self.permitted(patch.target.kind, verb);
+                }
                 Action::SetStatus(_) => statuses += 1,
                 Action::Release => {
                     let deleting = self.primary["metadata"].get("deletionTimestamp").is_some();

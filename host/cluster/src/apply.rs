@@ -20,11 +20,12 @@ use pilothouse_model::fields::FieldSet;
 use pilothouse_model::kind::Reference;
 use pilothouse_model::names::{MANAGED_LABEL, PluginName};
 use pilothouse_model::object::Object;
-use pilothouse_model::plan::{OnImmutable, Operation, Propagation, Subresource, Write};
+use pilothouse_model::plan::{OnImmutable, Operation, Write};
 use serde_json::Value;
 
 use crate::desired;
-use crate::write::{Conflicts, Deleted, Endpoint, Mode, Writer};
+use crate::seen::Seen;
+use crate::write::{Conflicts, Endpoint, Mode, Writer};
 use crate::write_error::{Fault, WriteError};
 
 /// Writes of one pass that may end in the API server's trouble before the others are left to the next pass. One may be
@@ -141,7 +142,7 @@ impl Applier {
         let mut run = Run {
             applier: self,
             cx,
-            seen: HashMap::new(),
+            seen: Seen::new(cx.children.iter().chain(cx.related)),
             troubles: 0,
             stopped: None,
             terminating: BTreeSet::new(),
@@ -186,9 +187,8 @@ impl Applier {
 /// One plan being carried out.
 pub(crate) struct Run<'a> {
     applier: &'a Applier,
-    pub(crate) cx: ApplyContext<'a>,
-    /// Responses to earlier writes of this plan, newer than the snapshot; none for an object that is gone.
-    seen: HashMap<Reference, Option<Arc<Object>>>,
+    cx: ApplyContext<'a>,
+    pub(crate) seen: Seen<'a>,
     /// Writes that ended in the API server's trouble.
     troubles: u32,
     /// Why the remaining writes are not tried.
@@ -315,7 +315,8 @@ impl Run<'_> {
     /// A child that is created and never touched again. The POST finds out whether the name is taken.
     async fn create_once(&mut self, wanted: &Wanted<'_>) -> Done {
         let at = &wanted.at;
-        if let Some(known) = self.known(wanted.write).filter(|known| self.is_controlled(known)) {
+        let known = self.seen.get(&wanted.write.target).filter(|known| self.is_controlled(known));
+        if let Some(known) = known {
             return if known.meta().deleting { Err(going(at)) } else { Ok(WriteResult::NoOp) };
         }
         self.refuse_in_terminating_namespace(wanted.write)?;
@@ -330,80 +331,6 @@ impl Run<'_> {
         }
     }
 
-    pub(crate) async fn delete(
-        &mut self,
-        write: &Write,
-        uid: &str,
-        propagation: Propagation,
-        grace_period_seconds: Option<u64>,
-    ) -> Done {
-        let at = Endpoint::of_write(write);
-        let named = Reference { uid: Some(uid.to_owned()), ..write.target.clone() };
-        let known = self.known_by(|object| &*object.meta().uid == uid);
-        if known.is_some_and(|object| object.meta().deleting && !sooner(&object, grace_period_seconds)) {
-            // Asked for already, by an earlier pass: it goes when it may.
-            return Ok(WriteResult::Deleted { uid: uid.to_owned(), gone: false });
-        }
-        let gone = match self.writer().delete(&at, uid, propagation, grace_period_seconds).await? {
-            Deleted::Gone => {
-                self.applier.forget(uid);
-                self.seen.insert(without_uid(&write.target), None);
-                self.cx.sink.deleted(&named);
-                true
-            }
-            Deleted::Going(object) => {
-                self.written(*object);
-                false
-            }
-        };
-        Ok(WriteResult::Deleted { uid: uid.to_owned(), gone })
-    }
-
-    async fn patch_target(&mut self, write: &Write, patch: &Value, subresource: Option<Subresource>) -> Done {
-        let at = Endpoint::of_write(write);
-        let path = subresource.map(|subresource| match subresource {
-            Subresource::Status => "status",
-            Subresource::Scale => "scale",
-        });
-        let scale = subresource == Some(Subresource::Scale);
-        let gone = || WriteError::here(Fault::NotFound, format!("{at} is not there"));
-        // A scale is another object than the one that is watched.
-        let known = self.known(write).filter(|_| !scale).map(|object| object.to_value());
-        let live = if let Some(live) = known.filter(|live| desired::shows_all_of(live, patch)) {
-            live
-        } else {
-            let text = self.writer().get_text(&at, path).await?.ok_or_else(gone)?;
-            serde_json::from_slice(&text).unwrap_or_default()
-        };
-        let uid = live.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-        if write.target.uid.as_deref().is_some_and(|wanted| wanted != uid) {
-            return Err(gone());
-        }
-        if desired::merge(&live, patch) == live {
-            return Ok(WriteResult::NoOp);
-        }
-        let response = self.writer().merge_patch(&at, path, &desired::with_uid(patch, uid)).await?;
-        Ok(if scale { WriteResult::Written(Arc::new(response)) } else { self.written(response) })
-    }
-
-    /// The object that this write is for, if the snapshot or an earlier response of this plan showed it.
-    pub(crate) fn known(&self, write: &Write) -> Option<Arc<Object>> {
-        let target = &write.target;
-        match self.seen.get(&without_uid(target)) {
-            Some(seen) => seen.clone(),
-            None => self.known_by(|object| {
-                let meta = object.meta();
-                *meta.name == *target.name
-                    && meta.namespace.as_deref() == target.namespace.as_deref()
-                    && object.kind() == &target.kind
-            }),
-        }
-    }
-
-    fn known_by(&self, is: impl Fn(&Object) -> bool) -> Option<Arc<Object>> {
-        self.cx.children.iter().chain(self.cx.related).find(|object| is(object)).cloned()
-    }
-
     /// The child that this write is for, from the snapshot or, if it is not there, from the API server. An error if
     /// it is not ours: an object is ours whose controller is the primary, or that has none and bears our label.
     pub(crate) async fn find(
@@ -411,8 +338,8 @@ impl Run<'_> {
         write: &Write,
         at: &Endpoint<'_>,
     ) -> Result<Option<Arc<Object>>, WriteError> {
-        let known = self.known(write).filter(|known| self.is_controlled(known));
-        if known.is_some() || matches!(self.seen.get(&without_uid(&write.target)), Some(None)) {
+        let known = self.seen.get(&write.target).filter(|known| self.is_controlled(known));
+        if known.is_some() {
             return Ok(known);
         }
         let Some(found) = self.writer().get(at).await? else { return Ok(None) };
@@ -463,14 +390,21 @@ impl Run<'_> {
     /// Hands a response on.
     pub(crate) fn written(&mut self, response: Object) -> WriteResult {
         let object = Arc::new(response);
-        self.seen.insert(without_uid(&object.reference()), Some(object.clone()));
+        self.seen.written(object.clone());
         self.cx.sink.written(object.clone());
         WriteResult::Written(object)
     }
 
+    /// Hands on that an object is gone.
+    pub(crate) fn gone(&mut self, reference: &Reference) {
+        self.applier.forget(reference.uid.as_deref().unwrap_or_default());
+        self.seen.gone(reference);
+        self.cx.sink.deleted(reference);
+    }
+
     /// Nothing had to be done. An object that the snapshot did not show is handed on: the store lags behind.
     pub(crate) fn unchanged(&mut self, live: Arc<Object>) -> WriteResult {
-        if self.known_by(|known| known.meta().uid == live.meta().uid).is_none() {
+        if !self.seen.was_in_snapshot(&live) {
             self.cx.sink.written(live);
         }
         WriteResult::NoOp
@@ -484,12 +418,6 @@ fn going(at: &Endpoint<'_>) -> WriteError {
     )
 }
 
-/// Whether an object that is being deleted was given more time than this.
-fn sooner(going: &Object, grace_period_seconds: Option<u64>) -> bool {
-    let given = going.field("metadata")["deletionGracePeriodSeconds"].as_u64();
-    grace_period_seconds.zip(given).is_some_and(|(wanted, given)| wanted < given)
-}
-
 /// A child that is being deleted is left alone, but for the finalizers that the plugin itself put there and now
 /// leaves out: it would never go.
 fn gives_up_a_finalizer(desired: &Value, live: &Object) -> bool {
@@ -501,8 +429,4 @@ fn gives_up_a_finalizer(desired: &Value, live: &Object) -> bool {
 fn shows_metadata_only(live: &Object) -> bool {
     let own = live.own_fields().and_then(|own| FieldSet::parse(own));
     own.is_some_and(|own| own.lacks_content(&live.to_value()))
-}
-
-fn without_uid(reference: &Reference) -> Reference {
-    Reference { uid: None, ..reference.clone() }
 }

@@ -390,7 +390,7 @@ mod tests {
         let Step::Create(name) = see(&mut book, &event, start) else { panic!("not new") };
         assert_eq!(see(&mut book, &event, start), Step::Series(name.clone(), 2));
         // One on each pass, each ten minutes, for five hours.
-        let minutes = |n: u32| start + Duration::from_secs(600) * n;
+        let minutes = |n: u32| start + Duration::from_mins(10) * n;
         let steps: Vec<Step> = (1..=30).map(|n| see(&mut book, &event, minutes(n))).collect();
         let written = steps.iter().filter(|step| matches!(step, Step::Series(..))).count();
         assert_eq!((written, steps.iter().filter(|step| **step == Step::Count).count()), (10, 20));

@@ -35,7 +35,7 @@ impl Run<'_> {
         template: &Template,
     ) -> Done {
         let at = Endpoint::of_write(write);
-        let mut live = match self.known(write) {
+        let mut live = match self.seen.get(&write.target) {
             Some(_) => self.find(write, &at).await?,
             None => match self.create_secret(write, &at, object, template).await {
                 Err(error) if error.fault == Fault::AlreadyExists => self.find(write, &at).await?,

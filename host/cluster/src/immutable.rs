@@ -39,7 +39,11 @@ impl Run<'_> {
         let uid = live.meta().uid.to_string();
         let deleted = self.delete(wanted.write, &uid, propagation, None).await?;
         if matches!(deleted, WriteResult::Deleted { gone: true, .. }) {
-            return self.create(wanted).await;
+            // Somebody else may have been quicker to take the name.
+            return match self.find(wanted.write, at).await? {
+                None => self.create(wanted).await,
+                Some(_) => Err(WriteError::here(Fault::Stale, format!("{at} was created by another"))),
+            };
         }
         let message = format!("{at} is deleted, and created again when it is gone: {}", refused.message);
         Err(WriteError::here(Fault::ObjectTerminating, message))

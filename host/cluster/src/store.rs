@@ -37,7 +37,8 @@ struct Listeners {
 }
 
 impl Store {
-    pub(crate) fn new(kind: Kind, projection: Projection, manager: Option<String>) -> Self {
+    /// Empty. Of `managedFields` it keeps the entry of `manager`.
+    pub fn new(kind: Kind, projection: Projection, manager: Option<String>) -> Self {
         Self {
             kind,
             projection,

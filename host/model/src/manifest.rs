@@ -2,7 +2,7 @@
 //! `wit/manifest.schema.json`. An unknown field is refused by name, as a typing error would otherwise weaken a rule
 //! without anybody noticing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,8 @@ use serde_json::Value;
 
 use crate::kind::Kind;
 use crate::names::PluginName;
+use crate::object::Meta;
+use crate::selector::{self, Selector};
 
 /// What a plugin is, serves and may touch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -147,10 +149,14 @@ pub struct Target {
 
 /// What may be done to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum TargetVerb {
-    /// `patch-target`
+    /// `patch-target` of the object itself
     Patch,
+    /// `patch-target` of its subresource `status`
+    PatchStatus,
+    /// `patch-target` of its subresource `scale`
+    PatchScale,
     /// `delete`
     Delete,
 }
@@ -194,7 +200,9 @@ impl Manifest {
 
     /// The CRD of this kind, if the plugin brings it along.
     pub fn crd(&self, kind: &Kind) -> Option<&Value> {
-        self.crds.iter().find(|crd| crd["spec"]["group"] == *kind.group && crd["spec"]["names"]["kind"] == *kind.kind)
+        self.crds
+            .iter()
+            .find(|crd| crd["spec"]["group"] == *kind.group && crd["spec"]["names"]["kind"] == *kind.kind)
     }
 
     /// Whether objects of this kind can hold the host's own condition: the plugin brings the CRD, with a status
@@ -205,7 +213,8 @@ impl Manifest {
         versions.into_iter().flatten().any(|version| {
             version["name"] == *kind.version
                 && version["subresources"]["status"].is_object()
-                && version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"].is_object()
+                && version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
+                    .is_object()
         })
     }
 
@@ -258,7 +267,7 @@ impl Controller {
             let problem = format!("{count} kinds and rules, at most {} would be right", Manifest::KINDS_MAX);
             return Err(ManifestError::new(path, problem));
         }
-        let mut kinds = BTreeMap::new();
+        let mut kinds = BTreeSet::new();
         for (at, child) in self.children.iter().enumerate() {
             let path = format!("{path}.children[{at}].resource");
             child.resource.check(&path)?;
@@ -270,7 +279,7 @@ impl Controller {
                 );
                 return Err(ManifestError::new(path, problem));
             }
-            if kinds.insert(child.resource.kind(), ()).is_some() {
+            if !kinds.insert(child.resource.kind()) {
                 return Err(ManifestError::new(path, format!("{} is named twice", child.resource.kind())));
             }
         }
@@ -280,6 +289,18 @@ impl Controller {
             related.resource.check(&format!("{path}.resource"))?;
             if related.name.is_empty() || !names.insert(&related.name) {
                 return Err(ManifestError::new(format_args!("{path}.name"), "must be unique and not empty"));
+            }
+            if let Some(text) = &related.selector {
+                // Any name and UID will do to see whether the text is a selector.
+                let example = Meta {
+                    name: "name".into(),
+                    namespace: Some("namespace".into()),
+                    uid: "uid".into(),
+                    ..Meta::default()
+                };
+                selector::expand(text, &example).and_then(|text| Selector::parse(&text)).map_err(
+                    |error| ManifestError::new(format_args!("{path}.selector"), error.to_string()),
+                )?;
             }
         }
         for (at, target) in self.targets.iter().enumerate() {
@@ -374,6 +395,16 @@ mod tests {
         let mut scope = minimal();
         scope["controllers"][0]["children"][0]["resource"]["scope"] = json!("Cluster");
         assert!(error(&scope).contains("cluster-scoped and cannot be owned"));
+
+        let mut selector = minimal();
+        selector["controllers"][0]["related"] = json!([{
+            "name": "pods", "selector": "owner=$(nme)", "resource": {"version": "v1", "kind": "Pod", "plural": "pods"}
+        }]);
+        assert!(
+            error(&selector).starts_with("manifest: controllers[0].related[0].selector:"),
+            "{}",
+            error(&selector)
+        );
 
         let mut name = minimal();
         name["name"] = json!("Web");

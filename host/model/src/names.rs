@@ -1,6 +1,6 @@
 //! Newtypes for the names that travel through the host, and the labels and annotations that it writes.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -88,7 +88,11 @@ impl Digest {
 
     /// The 64 hexadecimal digits alone.
     pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        self.0.iter().fold(String::with_capacity(64), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
     }
 }
 

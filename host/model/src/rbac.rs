@@ -108,12 +108,10 @@ fn collect(controller: &Controller, allow: &mut impl FnMut(&Resource, &str, &[Ve
         for verb in &target.verbs {
             match verb {
                 TargetVerb::Delete => allow(&target.resource, "", &[Verb::Delete]),
-                // A `patch-target` may name either subresource. It is read first, as a patch without effect is not sent.
-                TargetVerb::Patch => {
-                    for subresource in ["", "/status", "/scale"] {
-                        allow(&target.resource, subresource, &[Verb::Get, Verb::Patch]);
-                    }
-                }
+                // It is read first, as a patch without effect is not sent.
+                TargetVerb::Patch => allow(&target.resource, "", &[Verb::Get, Verb::Patch]),
+                TargetVerb::PatchStatus => allow(&target.resource, "/status", &[Verb::Get, Verb::Patch]),
+                TargetVerb::PatchScale => allow(&target.resource, "/scale", &[Verb::Get, Verb::Patch]),
             }
         }
     }
@@ -136,18 +134,7 @@ pub fn crds<'a>(manifests: impl IntoIterator<Item = &'a Manifest>) -> Vec<Rule> 
         verbs: verbs.to_vec(),
     };
     // The API server does not know the name when it authorizes `create`.
-    vec![
-        rule(Vec::new(), &[Verb::Create]),
-        rule(names.into_iter().collect(), &[Verb::Get, Verb::Patch]),
-    ]
-}
-
-/// What the host needs in the namespace of its Leases.
-pub fn leases() -> Vec<Rule> {
-    let mut rules = Collected::default();
-    rules.allow("coordination.k8s.io", "leases", &WATCH);
-    rules.allow("coordination.k8s.io", "leases", &[Verb::Create, Verb::Update]);
-    rules.into_rules()
+    vec![rule(Vec::new(), &[Verb::Create]), rule(names.into_iter().collect(), &[Verb::Get, Verb::Patch])]
 }
 
 /// What the host needs in the namespace of ConfigMaps that carry plugins: it watches them, and says in an event on
@@ -212,10 +199,13 @@ mod tests {
 
     /// Lines as `group: resources: verbs`.
     fn lines(rules: &[Rule]) -> Vec<String> {
-        let verbs = |rule: &Rule| serde_json::to_value(&rule.verbs).unwrap().to_string().replace(['"', '[', ']'], "");
+        let verbs =
+            |rule: &Rule| serde_json::to_value(&rule.verbs).unwrap().to_string().replace(['"', '[', ']'], "");
         rules
             .iter()
-            .map(|rule| format!("{}: {}: {}", rule.api_groups.join(","), rule.resources.join(","), verbs(rule)))
+            .map(|rule| {
+                format!("{}: {}: {}", rule.api_groups.join(","), rule.resources.join(","), verbs(rule))
+            })
             .collect()
     }
 
@@ -267,18 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn patching_a_target_includes_its_subresources_and_nothing_of_others() {
+    fn patching_a_target_includes_the_subresources_that_it_names_and_nothing_of_others() {
         let manifest = manifest(&json!([{
             "primary": {"group": "example.com", "version": "v1", "kind": "Fleet", "plural": "fleets", "scope": "Cluster"},
-            "targets": [{"resource": resource("apps", "Deployment", "deployments"), "verbs": ["patch"]}]
+            "targets": [{"resource": resource("apps", "Deployment", "deployments"), "verbs": ["patch", "patch-scale"]}]
         }]));
         let rules = plugins([&manifest]);
-        assert_eq!(
-            lines(&rules.namespaced),
-            [
-                "apps: deployments,deployments/scale,deployments/status: get,patch"
-            ]
-        );
+        assert_eq!(lines(&rules.namespaced), ["apps: deployments,deployments/scale: get,patch"]);
         assert_eq!(
             lines(&rules.cluster),
             [

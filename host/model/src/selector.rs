@@ -222,14 +222,21 @@ mod tests {
             ("replicas>many", "`many` is no whole number"),
         ] {
             let error = Selector::parse(selector).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("selector `{selector}`: ")) && error.contains(part), "{error}");
+            assert!(
+                error.starts_with(&format!("selector `{selector}`: ")) && error.contains(part),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn the_primary_is_filled_in() {
-        let primary =
-            Meta { name: "orders".into(), namespace: Some("shop".into()), uid: "u-1".into(), ..Meta::default() };
+        let primary = Meta {
+            name: "orders".into(),
+            namespace: Some("shop".into()),
+            uid: "u-1".into(),
+            ..Meta::default()
+        };
         let text = expand("app=$(name),in=$(namespace)-x,$(uid)", &primary).unwrap();
         assert_eq!(text, "app=orders,in=shop-x,u-1");
         assert!(expand("app=$(nam)", &primary).unwrap_err().to_string().contains("`$(nam)` is not known"));

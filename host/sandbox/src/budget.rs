@@ -103,11 +103,21 @@ impl Drop for MemoryBudget {
 
 /// Also asked for what an instance begins with, with a `current` of 0.
 impl ResourceLimiter for MemoryBudget {
-    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         Ok(self.grow(desired.saturating_sub(current) as u64))
     }
 
-    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         Ok(self.grow((desired.saturating_sub(current) as u64).saturating_mul(TABLE_ELEMENT_BYTES)))
     }
 

@@ -22,7 +22,7 @@ const BYTES_MAX: u64 = 1 << 30;
 /// Bytes of one file.
 pub(crate) const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Age at which a file that was never renamed counts as left behind by a crash.
-const UNFINISHED_AGE: Duration = Duration::from_secs(3600);
+const UNFINISHED_AGE: Duration = Duration::from_hours(1);
 const SUFFIX: &str = ".code";
 const UNFINISHED_SUFFIX: &str = ".tmp";
 
@@ -55,7 +55,9 @@ impl Cache {
         }
         let mode = metadata.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
-            return Err(error(format!("has mode {mode:04o}: others may read or write it, 0700 would be right")));
+            return Err(error(format!(
+                "has mode {mode:04o}: others may read or write it, 0700 would be right"
+            )));
         }
         Ok(Self { directory: directory.to_owned(), engine, bytes_max: BYTES_MAX })
     }
@@ -148,8 +150,10 @@ impl Cache {
 /// Opens a file and checks it against the digest in its name. What is returned has exactly that content, and as files
 /// here are never changed, still has it when it is mapped.
 fn verified(path: &Path, expected: &str) -> io::Result<File> {
-    let mut file =
-        OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(io::Error::other("is no file of this user"));

@@ -67,7 +67,12 @@ pub(crate) struct Context {
 }
 
 /// Asks the plugin for its manifest.
-pub(crate) fn describe(context: &Context, pre: &PluginPre<CallState>, limits: &Limits, turn: Turn) -> Reply<String> {
+pub(crate) fn describe(
+    context: &Context,
+    pre: &PluginPre<CallState>,
+    limits: &Limits,
+    turn: Turn,
+) -> Reply<String> {
     let limits = Limits { output_bytes: DESCRIBE_BYTES_MAX, ..*limits };
     run(context, pre, &limits, turn, Wasi::default(), |plugin, store| {
         plugin.pilothouse_operator_reconciler().call_describe(store)
@@ -113,7 +118,8 @@ fn run<T>(
         store.data_mut().turn.tick()?;
         Ok(UpdateDeadline::Continue(1))
     });
-    // Bounds what lifting one result allocates, counted at the size that it has on the host.
+    // Bounds what lifting one result allocates, counted at the size that it has on the host. The same bound holds for
+    // what one call of `log.write` or WASI hands over.
     store.set_hostcall_fuel(usize::try_from(limits.output_bytes).unwrap_or(usize::MAX));
     store.set_max_component_handles(HANDLES_MAX);
 
@@ -156,7 +162,10 @@ fn classify(error: &wasmtime::Error, phase: Phase, state: &CallState, limits: &L
     if let Some(trap) = error.downcast_ref::<Trap>() {
         let text = trap.to_string();
         let text = text.strip_prefix("wasm trap: ").unwrap_or(&text);
-        return CallError::Trap { message: with_last_words(text, state), function: innermost_function(error) };
+        return CallError::Trap {
+            message: with_last_words(text, state),
+            function: innermost_function(error),
+        };
     }
     if let Some(error) = error.downcast_ref::<Utf8Error>() {
         return CallError::InvalidOutput(format!("text that is no UTF-8: {error}"));
@@ -203,6 +212,8 @@ fn innermost_function(error: &wasmtime::Error) -> Option<String> {
         // Without the hash that rustc appends.
         .map(|name| format!("{:#}", rustc_demangle::demangle(name)))
         .collect();
-    let own = names.iter().find(|name| !RUNTIME.iter().any(|prefix| name.trim_start_matches('<').starts_with(prefix)));
+    let own = names
+        .iter()
+        .find(|name| !RUNTIME.iter().any(|prefix| name.trim_start_matches('<').starts_with(prefix)));
     own.or_else(|| names.first()).map(|name| excerpt(name))
 }

@@ -239,6 +239,8 @@ fn judge(
     }
     match status.code() {
         Some(_) => Err(CompileError::Refused(message)),
-        None => Err(CompileError::Died { status: status.to_string(), message, memory_bytes: limits.memory_bytes }),
+        None => {
+            Err(CompileError::Died { status: status.to_string(), message, memory_bytes: limits.memory_bytes })
+        }
     }
 }

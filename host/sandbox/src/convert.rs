@@ -64,7 +64,9 @@ pub(crate) fn outcome(outcome: wit::Outcome) -> model::Outcome {
 
 fn action(action: wit::Action) -> model::Action {
     match action {
-        wit::Action::Apply(wit::Apply { object, options }) => model::Action::Apply(model::Apply { object, options }),
+        wit::Action::Apply(wit::Apply { object, options }) => {
+            model::Action::Apply(model::Apply { object, options })
+        }
         wit::Action::Delete(wit::Deletion { target, options }) => {
             model::Action::Delete(model::Deletion { target: reference(target), options })
         }

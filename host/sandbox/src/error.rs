@@ -15,7 +15,9 @@ use crate::compile::CompileError;
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// Most often an address space limit (`ulimit -v`).
-    #[error("cannot reserve address space for {slots} plugin calls of 4 GiB each (is `ulimit -v` set?): {reason}")]
+    #[error(
+        "cannot reserve address space for {slots} plugin calls of 4 GiB each (is `ulimit -v` set?): {reason}"
+    )]
     Engine {
         /// Calls that are started at the same time.
         slots: u32,

@@ -81,7 +81,9 @@ fn border(wasm: &[u8]) -> Result<Border, PrepareError> {
     let mut depth = 0_u32;
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.map_err(malformed)? {
-            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => return Err(PrepareError::CoreModule),
+            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
+                return Err(PrepareError::CoreModule);
+            }
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {

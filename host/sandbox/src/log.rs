@@ -92,7 +92,10 @@ pub(crate) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
 }
 
 /// `WasmStr` lies in the guest's memory: what is dropped is never copied.
-fn write(mut store: StoreContextMut<'_, CallState>, (level, text): (WitLevel, WasmStr)) -> wasmtime::Result<()> {
+fn write(
+    mut store: StoreContextMut<'_, CallState>,
+    (level, text): (WitLevel, WasmStr),
+) -> wasmtime::Result<()> {
     let level = match level {
         WitLevel::Debug => Level::Debug,
         WitLevel::Info => Level::Info,

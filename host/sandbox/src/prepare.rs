@@ -74,7 +74,10 @@ impl Prepared {
 
 impl std::fmt::Debug for Prepared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared").field("name", &self.manifest.name).field("digest", &self.digest).finish()
+        f.debug_struct("Prepared")
+            .field("name", &self.manifest.name)
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
     }
 }
 
@@ -91,7 +94,16 @@ pub(crate) struct Linked {
 impl Linked {
     pub(crate) fn described(self, manifest: Manifest) -> Prepared {
         let Self { pre, digest, inspection, wasm_bytes, compiled_bytes, from_cache } = self;
-        Prepared { pre, lane: Arc::default(), digest, manifest, inspection, wasm_bytes, compiled_bytes, from_cache }
+        Prepared {
+            pre,
+            lane: Arc::default(),
+            digest,
+            manifest,
+            inspection,
+            wasm_bytes,
+            compiled_bytes,
+            from_cache,
+        }
     }
 }
 

@@ -75,7 +75,8 @@ impl Sandbox {
         let engine = engine::host(slots)?;
         let cache = cache_dir.map(|path| Cache::open(&path, engine::compatibility(&engine))).transpose()?;
         let mut linker = Linker::new(&engine);
-        log::link(&mut linker).map_err(|error| SandboxError::Engine { slots, reason: format!("{error:#}") })?;
+        log::link(&mut linker)
+            .map_err(|error| SandboxError::Engine { slots, reason: format!("{error:#}") })?;
         let ticking = engine.clone();
         let turns = Turns::new(permits, move || ticking.increment_epoch()).map_err(SandboxError::Thread)?;
         Ok(Self {
@@ -119,7 +120,12 @@ impl Sandbox {
     }
 
     /// One pass, for callers without a runtime. Blocks until it is done.
-    pub fn reconcile_blocking(&self, plugin: &Arc<Prepared>, limits: &Limits, request: Arc<Request>) -> Reply {
+    pub fn reconcile_blocking(
+        &self,
+        plugin: &Arc<Prepared>,
+        limits: &Limits,
+        request: Arc<Request>,
+    ) -> Reply {
         let (sender, receiver) = mpsc::sync_channel(1);
         self.submit_pass(plugin, limits, request, move |reply| {
             let _ = sender.send(reply);
@@ -208,10 +214,15 @@ impl Sandbox {
         }
         let code = self.compiler.compile(wasm)?;
         if let Some(cache) = &self.cache {
-            match cache.store(digest, &code) {
-                Ok(file) => return self.map(&file, false).inspect_err(|_| cache.forget(digest)),
-                // A full disk costs the next start a compilation, and this plugin some memory.
-                Err(error) => tracing::warn!(%digest, %error, "compiled code cannot be cached"),
+            let stored = cache.store(digest, &code).map_err(|error| PrepareError::Map(error.to_string()));
+            match stored.and_then(|file| self.map(&file, false)) {
+                Ok(code) => return Ok(code),
+                // A full disk, or one that is mounted `noexec`, costs the next start a compilation and this plugin
+                // some memory.
+                Err(error) => {
+                    tracing::warn!(%digest, %error, "compiled code cannot be cached");
+                    cache.forget(digest);
+                }
             }
         }
         let file = prepare::anonymous(&code).map_err(|error| PrepareError::Map(error.to_string()))?;
@@ -277,4 +288,3 @@ where
         (self.done)(Reply::unstarted(call::stopped(stop, cpu, wait), waited));
     }
 }
-

@@ -18,7 +18,7 @@ pub(crate) struct RbacArgs {
     /// Components: NAME.wasm, gzip'd or zstd'd or not
     #[arg(required = true)]
     plugin: Vec<PathBuf>,
-    /// Account of the host. Its namespace is also that of the host's Leases
+    /// Account of the host
     #[arg(long, value_name = "NS/NAME", default_value = "pilothouse-system/pilothouse",
           value_parser = service_account)]
     service_account: ServiceAccount,
@@ -77,8 +77,6 @@ fn objects(args: &RbacArgs, manifests: &[&Manifest]) -> Vec<Value> {
         let name = format!("{}-plugins", account.name);
         objects.extend(role(Some(namespace), &name, &rbac::plugin_config_maps(), account));
     }
-    let name = format!("{}-leases", account.name);
-    objects.extend(role(Some(&account.namespace), &name, &rbac::leases(), account));
     objects
 }
 
@@ -158,14 +156,14 @@ mod tests {
     #[test]
     fn rights_lie_where_they_are_needed_and_nowhere_else() {
         let manifest = manifest();
-        let host = ["Role plugins/pilot-plugins: configmaps,events", "Role ops/pilot-leases: leases"];
+        let host = "Role plugins/pilot-plugins: configmaps,events";
         let definitions = "customresourcedefinitions,customresourcedefinitions";
         let expected = format!("ClusterRole /pilot: nodes,{definitions},events,webs,webs/status");
-        assert_eq!(roles(&objects(&args(&[]), &[&manifest])), [&expected, host[0], host[1]]);
+        assert_eq!(roles(&objects(&args(&[]), &[&manifest])), [&expected, host]);
 
         let cluster = format!("ClusterRole /pilot: nodes,{definitions}");
         let (a, b) = ("Role a/pilot: events,webs,webs/status", "Role b/pilot: events,webs,webs/status");
-        assert_eq!(roles(&objects(&args(&["a", "b"]), &[&manifest])), [&cluster, a, b, host[0], host[1]]);
+        assert_eq!(roles(&objects(&args(&["a", "b"]), &[&manifest])), [&cluster, a, b, host]);
     }
 
     #[test]

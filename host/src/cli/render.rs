@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use pilothouse_model::action::{Failure, Outcome};
-use pilothouse_model::plan::{self, Plan, Refusal};
+use pilothouse_model::plan::{self, LOOK_UP_ROUNDS_MAX, Plan, Refusal};
 use pilothouse_sandbox::{CallError, Level, LogLine, Sandbox, Usage};
 
 use crate::cli::documents;
@@ -21,17 +21,15 @@ use crate::cli::plugin::{self, Plugin};
 
 use scene::{Objects, Scene};
 
-/// Calls in one pass, as the contract says: the first, and at most five with answers to look-ups.
-const CALLS_MAX: usize = 6;
-
 /// The same in each run: a rendered outcome can be compared with a committed one.
 const SEED: u64 = 0;
 
 /// Run one reconcile offline and print the actions
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each resource is reconciled once and printed as one document. What the API server and the host would have done before
-is done here too: defaults of the plugin's CustomResourceDefinition, namespace `default`, uid, creationTimestamp, the
+Each resource is reconciled once and printed as one document. Documents of other
+kinds, as a Namespace in the same file, are left out. What the API server and the host would have done before is done
+here too: defaults of the plugin's CustomResourceDefinition, namespace `default`, uid, creationTimestamp, the
 plugin's finalizer. Values of Secrets are blanked. Settings are read from NAME.yaml beside the plugin. Time and memory
 that the plugin used, and what it logged, are told on stderr.
 
@@ -97,6 +95,7 @@ pub(crate) fn main(args: &RenderArgs) -> Result<ExitCode, Exit> {
         ));
     }
     let manifest = plugin.manifest();
+    let primaries = scene::served(manifest, primaries)?;
     let objects = Objects::new(manifest, documents::read(&args.observed)?, documents::read(&args.related)?)?;
     let sole = primaries.len() == 1;
     let scenes: Vec<Scene<'_>> = primaries
@@ -120,7 +119,7 @@ pub(crate) fn main(args: &RenderArgs) -> Result<ExitCode, Exit> {
     Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-/// One pass: calls the plugin, again with answers as long as it asks, at most [`CALLS_MAX`] times.
+/// One pass: calls the plugin, again with answers as long as it asks, within the rounds that the contract allows.
 fn render(sandbox: &Sandbox, plugin: &Plugin, scene: &mut Scene<'_>, now: &str) -> Rendered {
     let mut calls = Calls::default();
     let rendered = call(sandbox, plugin, scene, now, &mut calls);
@@ -151,10 +150,10 @@ fn call(sandbox: &Sandbox, plugin: &Plugin, scene: &mut Scene<'_>, now: &str, ca
         if plan.look_ups.is_empty() {
             return Rendered { outcome: Some(outcome), problem: plan.failure.map(Problem::Failure) };
         }
-        let answered = if calls.count < CALLS_MAX {
+        let answered = if calls.count <= LOOK_UP_ROUNDS_MAX {
             scene.answer(&plan.look_ups)
         } else {
-            Err(format!("asked for more objects in each of {CALLS_MAX} calls"))
+            Err(format!("asked for more objects after {LOOK_UP_ROUNDS_MAX} rounds of look-ups"))
         };
         if let Err(problem) = answered {
             return Rendered { outcome: Some(outcome), problem: Some(Problem::LookUp(problem)) };

@@ -1,1 +1,25 @@
-//! placeholder
+//! What the end-to-end tests stand on: a namespace of their own on the control plane that all tests of a binary
+//! share, the host's binary with the plugins that they name, and kubectl.
+//!
+//! Nothing here runs the host as an administrator. [`World::deployed`] has the rights of `deploy/`, which are those
+//! of the PostgresCluster plugin; [`World::granted`] those that `pilothouse rbac` prints for the plugins of the test.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test that asked for it")]
+
+mod audit;
+pub mod killing;
+mod kinds;
+mod programs;
+mod world;
+
+use std::time::Duration;
+
+pub use audit::Mark;
+pub use kinds::{
+    CONFIG_MAP, EVENT, GREETING, Kind, POD, POD_DISRUPTION_BUDGET, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET,
+};
+pub use programs::{pilothouse, plugin, plugin_directory, run, try_run, try_run_with};
+pub use world::{World, condition, sample};
+
+/// How long a test waits for anything: long enough for two busy cores, and never reached by a test that passes.
+pub const DEADLINE: Duration = Duration::from_mins(2);

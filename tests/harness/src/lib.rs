@@ -32,7 +32,7 @@ mod ports;
 pub mod process;
 mod programs;
 mod wait;
-mod workspace;
+pub mod workspace;
 
 pub use audit::{Audit, AuditEvent};
 pub use control_plane::{ControlPlane, Options};

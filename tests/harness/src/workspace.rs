@@ -9,13 +9,13 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 /// The workspace's root directory, as it was when this crate was compiled.
-pub(crate) fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     let harness = Path::new(env!("CARGO_MANIFEST_DIR"));
     harness.ancestors().nth(2).unwrap_or(harness)
 }
 
 /// Cargo's target directory: that of the running test, else `CARGO_TARGET_DIR`, else `target` in the workspace.
-fn target_directory() -> PathBuf {
+pub fn target_directory() -> PathBuf {
     // …/target/release/deps/test-0123456789abcdef or …/target/release/program
     let running = env::current_exe().ok().and_then(|path| {
         let profile = path.ancestors().skip(1).take(2).find(|directory| directory.ends_with("release"))?;
@@ -26,7 +26,7 @@ fn target_directory() -> PathBuf {
 }
 
 /// The path of a program of this workspace; it may not have been built yet.
-pub(crate) fn binary(name: &str) -> PathBuf {
+pub fn binary(name: &str) -> PathBuf {
     target_directory().join("release").join(name)
 }
 

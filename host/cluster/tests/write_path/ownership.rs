@@ -201,3 +201,15 @@ async fn writes_of_one_plan_see_each_other() {
     world.applier.forget(second["metadata"]["uid"].as_str().unwrap());
     assert_eq!(world.applier.remembered_children(), 0);
 }
+
+#[tokio::test]
+async fn a_name_that_another_took_is_not_adopted_by_a_plan_that_deleted_first() {
+    let world = World::new("owner").await;
+    world.pass(vec![apply(&wanted())]).await;
+    let stale = world.children().await;
+    world.delete("ConfigMap", "a").await;
+    let other = world.create(&config_map("a", &json!({"k": "theirs"}))).await;
+    let report = world.pass_on(vec![delete("ConfigMap", "a"), apply(&wanted())], &stale).await;
+    assert_eq!(short(&report), ["Deleted", "NotOwned"]);
+    assert_eq!(world.get("ConfigMap", "a").await.unwrap(), other);
+}

@@ -17,7 +17,7 @@ use pilothouse_model::plan::{self, Plan};
 use serde_json::{Value, json};
 
 /// Long enough for a machine that compiles at the same time.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 pub(crate) const PLUGIN: &str = "web";
 
 /// Requests by verb; verbs that were not used are left out.

@@ -10,7 +10,11 @@ type Texts = Vec<String>;
 type Pairs = Vec<(String, String)>;
 type Directories = Vec<(Resource<Absent>, String)>;
 
-pub(super) fn define(at: &mut LinkerInstance<'_, CallState>, interface: &str, name: &str) -> wasmtime::Result<bool> {
+pub(super) fn define(
+    at: &mut LinkerInstance<'_, CallState>,
+    interface: &str,
+    name: &str,
+) -> wasmtime::Result<bool> {
     match (interface, name) {
         ("cli/environment", "get-environment") => at.func_wrap(name, |_, ()| Ok((Pairs::new(),)))?,
         ("cli/environment", "get-arguments") => at.func_wrap(name, |_, ()| Ok((Texts::new(),)))?,
@@ -32,7 +36,9 @@ pub(super) fn define(at: &mut LinkerInstance<'_, CallState>, interface: &str, na
         | ("cli/terminal-stderr", "get-terminal-stderr") => {
             at.func_wrap(name, |_, ()| Ok((None::<Resource<Absent>>,)))?;
         }
-        ("filesystem/preopens", "get-directories") => at.func_wrap(name, |_, ()| Ok((Directories::new(),)))?,
+        ("filesystem/preopens", "get-directories") => {
+            at.func_wrap(name, |_, ()| Ok((Directories::new(),)))?;
+        }
         _ => return Ok(false),
     }
     Ok(true)

@@ -66,7 +66,8 @@ impl Clock {
 
     /// Positions of those that are ready, after moving on to the first that will be.
     fn poll(&mut self, pollables: &[Resource<Pollable>]) -> Result<Vec<u32>, Denied> {
-        let instants = pollables.iter().map(|pollable| self.ready_at(pollable)).collect::<Result<Vec<u64>, _>>()?;
+        let instants =
+            pollables.iter().map(|pollable| self.ready_at(pollable)).collect::<Result<Vec<u64>, _>>()?;
         let first = instants.iter().min().ok_or(Denied::EmptyPoll)?;
         self.wait_until(*first);
         Ok((0_u32..).zip(instants).filter(|(_, instant)| *instant <= self.now).map(|(at, _)| at).collect())
@@ -79,24 +80,36 @@ fn clock<'a>(store: &'a mut Store<'_>) -> &'a mut Clock {
     &mut store.data_mut().wasi.clock
 }
 
-pub(super) fn define(at: &mut LinkerInstance<'_, CallState>, interface: &str, name: &str) -> wasmtime::Result<bool> {
+pub(super) fn define(
+    at: &mut LinkerInstance<'_, CallState>,
+    interface: &str,
+    name: &str,
+) -> wasmtime::Result<bool> {
     match (interface, name) {
-        ("clocks/wall-clock", "now") => at.func_wrap(name, |mut store, ()| Ok((clock(&mut store).datetime(),)))?,
+        ("clocks/wall-clock", "now") => {
+            at.func_wrap(name, |mut store, ()| Ok((clock(&mut store).datetime(),)))?;
+        }
         ("clocks/wall-clock", "resolution") => {
             at.func_wrap(name, |_, ()| Ok((Datetime { seconds: 0, nanoseconds: 1 },)))?;
         }
-        ("clocks/monotonic-clock", "now") => at.func_wrap(name, |mut store, ()| Ok((clock(&mut store).now,)))?,
+        ("clocks/monotonic-clock", "now") => {
+            at.func_wrap(name, |mut store, ()| Ok((clock(&mut store).now,)))?;
+        }
         ("clocks/monotonic-clock", "resolution") => at.func_wrap(name, |_, ()| Ok((1_u64,)))?,
         ("clocks/monotonic-clock", "subscribe-instant") => {
             at.func_wrap(name, |mut store, (instant,): (u64,)| Ok((clock(&mut store).subscribe(instant),)))?;
         }
-        ("clocks/monotonic-clock", "subscribe-duration") => at.func_wrap(name, |mut store, (duration,): (u64,)| {
-            let clock = clock(&mut store);
-            Ok((clock.subscribe(clock.now.saturating_add(duration)),))
-        })?,
+        ("clocks/monotonic-clock", "subscribe-duration") => {
+            at.func_wrap(name, |mut store, (duration,): (u64,)| {
+                let clock = clock(&mut store);
+                Ok((clock.subscribe(clock.now.saturating_add(duration)),))
+            })?;
+        }
         // Streams are always ready.
         ("io/streams", "[method]input-stream.subscribe") => {
-            at.func_wrap(name, |mut store, (_stream,): (Resource<InputStream>,)| Ok((clock(&mut store).subscribe(0),)))?;
+            at.func_wrap(name, |mut store, (_stream,): (Resource<InputStream>,)| {
+                Ok((clock(&mut store).subscribe(0),))
+            })?;
         }
         ("io/streams", "[method]output-stream.subscribe") => {
             at.func_wrap(name, |mut store, (_stream,): (Resource<OutputStream>,)| {
@@ -117,9 +130,10 @@ pub(super) fn define(at: &mut LinkerInstance<'_, CallState>, interface: &str, na
                 Ok(())
             })?;
         }
-        ("io/poll", "poll") => at.func_wrap(name, |mut store, (pollables,): (Vec<Resource<Pollable>>,)| {
-            Ok((clock(&mut store).poll(&pollables)?,))
-        })?,
+        ("io/poll", "poll") => at
+            .func_wrap(name, |mut store, (pollables,): (Vec<Resource<Pollable>>,)| {
+                Ok((clock(&mut store).poll(&pollables)?,))
+            })?,
         _ => return Ok(false),
     }
     Ok(true)

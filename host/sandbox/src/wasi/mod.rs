@@ -53,7 +53,11 @@ pub(crate) struct Wasi {
 impl Wasi {
     /// Clocks at `now`, RFC 3339, and randomness from `seed`.
     pub(crate) fn new(now: &str, seed: u64) -> Self {
-        Self { clock: clocks::Clock::at(now), random: random::Random::new(seed), output: streams::Output::default() }
+        Self {
+            clock: clocks::Clock::at(now),
+            random: random::Random::new(seed),
+            output: streams::Output::default(),
+        }
     }
 
     /// What was written to stderr last, for the message of a trap.
@@ -90,7 +94,9 @@ pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> was
     let engine = component.engine();
     for (name, import) in component.component_type().imports(engine) {
         let ComponentItem::ComponentInstance(instance) = import.ty else { continue };
-        let Some(interface) = name.strip_prefix("wasi:").and_then(|name| name.split('@').next()) else { continue };
+        let Some(interface) = name.strip_prefix("wasi:").and_then(|name| name.split('@').next()) else {
+            continue;
+        };
         let mut at = linker.instance(name)?;
         for (item, export) in instance.exports(engine) {
             match export.ty {

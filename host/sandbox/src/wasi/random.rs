@@ -46,7 +46,11 @@ fn random<'a>(store: &'a mut Store<'_>) -> &'a mut Random {
     &mut store.data_mut().wasi.random
 }
 
-pub(super) fn define(at: &mut LinkerInstance<'_, CallState>, interface: &str, name: &str) -> wasmtime::Result<bool> {
+pub(super) fn define(
+    at: &mut LinkerInstance<'_, CallState>,
+    interface: &str,
+    name: &str,
+) -> wasmtime::Result<bool> {
     match (interface, name) {
         ("random/random", "get-random-bytes") | ("random/insecure", "get-insecure-random-bytes") => {
             at.func_wrap(name, |mut store, (length,): (u64,)| Ok((random(&mut store).bytes(length)?,)))?;
@@ -72,7 +76,10 @@ mod tests {
         // First outputs of the reference implementation for the seed 1234567.
         let mut random = Random::new(1_234_567);
         let outputs: Vec<u64> = (0..3).map(|_| random.next()).collect();
-        assert_eq!(outputs, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
+        assert_eq!(
+            outputs,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
     }
 
     #[test]

@@ -43,7 +43,8 @@ impl Output {
             STDERR => (&mut self.stderr, Level::Warn),
             _ => return Err(Denied::Handle),
         };
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n').flat_map(|line| line.chunks(LINE_BYTES_MAX)) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n').flat_map(|line| line.chunks(LINE_BYTES_MAX))
+        {
             unfinished.extend_from_slice(piece);
             if piece.ends_with(b"\n") || unfinished.len() >= LINE_BYTES_MAX {
                 log.write(level, &String::from_utf8_lossy(unfinished));
@@ -81,7 +82,11 @@ fn write(store: &mut Store<'_>, stream: &Resource<OutputStream>, bytes: &[u8]) -
     Ok((Ok(()),))
 }
 
-pub(super) fn define(at: &mut LinkerInstance<'_, CallState>, interface: &str, name: &str) -> wasmtime::Result<bool> {
+pub(super) fn define(
+    at: &mut LinkerInstance<'_, CallState>,
+    interface: &str,
+    name: &str,
+) -> wasmtime::Result<bool> {
     if interface != "io/streams" {
         return Ok(false);
     }
@@ -141,7 +146,10 @@ mod tests {
     #[test]
     fn a_line_without_end_is_cut() {
         let (lines, last_words) = lines(&[(STDERR, &"x".repeat(3 * LINE_BYTES_MAX + 1))]);
-        assert_eq!(lines.iter().map(|(_, text)| text.len()).collect::<Vec<_>>(), [LINE_BYTES_MAX; 3].into_iter().chain([1]).collect::<Vec<_>>());
+        assert_eq!(
+            lines.iter().map(|(_, text)| text.len()).collect::<Vec<_>>(),
+            [LINE_BYTES_MAX; 3].into_iter().chain([1]).collect::<Vec<_>>()
+        );
         assert!(last_words.unwrap().len() <= LAST_WORDS_BYTES_MAX);
     }
 

@@ -102,7 +102,8 @@ fn what_a_child_says_is_passed_on() {
     let error = failure(shell("cat >/dev/null; echo 'not today' >&2; exit 1", limits));
     assert_eq!(error, CompileError::Refused("not today".to_owned()));
 
-    let error = failure(Compiler::Child { program: "/nowhere/compiler".into(), arguments: Vec::new(), limits });
+    let error =
+        failure(Compiler::Child { program: "/nowhere/compiler".into(), arguments: Vec::new(), limits });
     assert!(error.to_string().starts_with("cannot run the compiler /nowhere/compiler: "), "{error}");
 
     let error = failure(shell("kill -SEGV $$", limits));

@@ -13,7 +13,8 @@ use crate::guests::{prepare, request, sandbox};
 const SOON: Duration = Duration::from_secs(30);
 
 fn one_permit() -> (Arc<Sandbox>, Arc<Prepared>) {
-    let sandbox = Sandbox::new(SandboxOptions { permits: 1, ..SandboxOptions::new(Compiler::InProcess) }).unwrap();
+    let sandbox =
+        Sandbox::new(SandboxOptions { permits: 1, ..SandboxOptions::new(Compiler::InProcess) }).unwrap();
     let hostile = prepare(&sandbox, pilothouse_guests::hostile());
     (Arc::new(sandbox), hostile)
 }
@@ -40,9 +41,9 @@ fn a_hundred_loops_of_ten_plugins_hardly_delay_a_neighbour() {
             .flat_map(|plugin| std::iter::repeat_n(plugin, 10))
             .map(|plugin| {
                 let (sandbox, plugin) = (Arc::clone(&sandbox), Arc::clone(plugin));
-                tokio::spawn(
-                    async move { sandbox.reconcile(&plugin, &limits, Arc::new(request("loop", 0))).await.result },
-                )
+                tokio::spawn(async move {
+                    sandbox.reconcile(&plugin, &limits, Arc::new(request("loop", 0))).await.result
+                })
             })
             .collect();
         let mut delays = Vec::new();
@@ -62,7 +63,11 @@ fn a_hundred_loops_of_ten_plugins_hardly_delay_a_neighbour() {
         let median = delays[delays.len() / 2];
         assert!(delays.len() > 20, "only {} calls of the neighbour while others looped", delays.len());
         // Without turns it would be a second; the bench has the figures.
-        assert!(median < Duration::from_millis(50), "median {median:?}, longest {:?}", delays[delays.len() - 1]);
+        assert!(
+            median < Duration::from_millis(50),
+            "median {median:?}, longest {:?}",
+            delays[delays.len() - 1]
+        );
     });
 }
 

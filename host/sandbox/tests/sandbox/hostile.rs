@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use pilothouse_model::action::{
-    Action, Alphabet, Answer, Apply, Deletion, Event, Extension, Failure, KeyValue, Outcome, Query, RandomKey,
-    RejectReason, Rejected, Request, SecretTemplate, Severity, TargetPatch,
+    Action, Alphabet, Answer, Apply, Deletion, Event, Extension, Failure, KeyValue, Outcome, Query,
+    RandomKey, RejectReason, Rejected, Request, SecretTemplate, Severity, TargetPatch,
 };
 use pilothouse_model::kind::{Kind, Reference};
 use pilothouse_model::limits::Limits;
@@ -85,7 +85,10 @@ fn stacks_end_without_harm() {
 fn actions_are_limited_in_number_and_in_bytes() {
     let hostile = Hostile::new();
     assert_eq!(hostile.call("many-actions", 2_000).result.unwrap().actions.len(), 2_000);
-    assert_eq!(fails(&hostile, "many-actions", 2_001), CallError::ActionLimit { actions: 2_001, limit: 2_000 });
+    assert_eq!(
+        fails(&hostile, "many-actions", 2_001),
+        CallError::ActionLimit { actions: 2_001, limit: 2_000 }
+    );
     let many = fails(&hostile, "many-actions", 100_000);
     assert!(matches!(many, CallError::ActionLimit { .. } | CallError::OutputLimit { .. }), "{many}");
 
@@ -188,7 +191,11 @@ fn every_part_of_a_request_arrives() {
     let outcome = reply.result.unwrap();
     let [Action::SetStatus(echo)] = &outcome.actions[..] else { panic!("{outcome:?}") };
     let expected = serde_json::json!([
-        primary, true, "{\"a\":1}", "2026-01-02T03:04:05Z", u64::MAX,
+        primary,
+        true,
+        "{\"a\":1}",
+        "2026-01-02T03:04:05Z",
+        u64::MAX,
         ["{\"one\":1}", "{\"zwei\":\"ä\"}"],
         [["none", false, []], ["some", true, ["{}"]]],
         [
@@ -203,21 +210,32 @@ fn every_part_of_a_request_arrives() {
 fn every_case_of_an_action_arrives() {
     let text = |part: &str| format!("{part} of 7");
     let kind = || Kind { group: text("group"), version: text("version"), kind: text("kind") };
-    let reference =
-        || Reference { kind: kind(), namespace: Some(text("namespace")), name: text("name"), uid: Some(text("uid")) };
+    let reference = || Reference {
+        kind: kind(),
+        namespace: Some(text("namespace")),
+        name: text("name"),
+        uid: Some(text("uid")),
+    };
     let pair = |of: &str| KeyValue { key: text(&format!("{of} key")), value: text(&format!("{of} value")) };
     let random = |alphabet| RandomKey { key: text("random key"), length: 24, alphabet };
-    let event = |severity| {
-        Action::RecordEvent(Event { severity, reason: text("reason"), message: text("message") })
-    };
+    let event =
+        |severity| Action::RecordEvent(Event { severity, reason: text("reason"), message: text("message") });
     let expected = [
         Action::Apply(Apply { object: text("object"), options: text("apply options") }),
         Action::Delete(Deletion { target: reference(), options: text("delete options") }),
-        Action::PatchTarget(TargetPatch { target: reference(), patch: text("patch"), options: text("patch options") }),
+        Action::PatchTarget(TargetPatch {
+            target: reference(),
+            patch: text("patch"),
+            options: text("patch options"),
+        }),
         Action::GenerateSecret(SecretTemplate {
             name: text("secret"),
             literals: vec![pair("literal")],
-            random: vec![random(Alphabet::Alphanumeric), random(Alphabet::Hexadecimal), random(Alphabet::Base64url)],
+            random: vec![
+                random(Alphabet::Alphanumeric),
+                random(Alphabet::Hexadecimal),
+                random(Alphabet::Base64url),
+            ],
             composed: vec![pair("composed")],
             options: text("secret options"),
         }),

@@ -9,7 +9,8 @@ use crate::guests::{prepare, sandbox};
 fn renamed(from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut component = pilothouse_guests::hostile().to_vec();
-    let places: Vec<usize> = (0..component.len()).filter(|at| component[*at..].starts_with(from.as_bytes())).collect();
+    let places: Vec<usize> =
+        (0..component.len()).filter(|at| component[*at..].starts_with(from.as_bytes())).collect();
     assert!(!places.is_empty(), "{from}");
     for at in places {
         component[at..at + to.len()].copy_from_slice(to.as_bytes());
@@ -61,7 +62,8 @@ fn an_import_of_another_type_does_not_fit() {
 
 #[test]
 fn damaged_and_oversized_components_are_refused() {
-    let sandbox = Sandbox::new(SandboxOptions { wasm_bytes_max: 1 << 20, ..SandboxOptions::new(Compiler::InProcess) });
+    let sandbox =
+        Sandbox::new(SandboxOptions { wasm_bytes_max: 1 << 20, ..SandboxOptions::new(Compiler::InProcess) });
     let sandbox = sandbox.unwrap();
     let whole = pilothouse_guests::hostile();
     let error = sandbox.prepare(&whole[..whole.len() / 2], &Limits::default()).unwrap_err();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pilothouse_model::limits::Limits;
-use pilothouse_sandbox::{CallError, Prepared, PrepareError, Sandbox};
+use pilothouse_sandbox::{CallError, PrepareError, Prepared, Sandbox};
 
 use crate::guests::{request, sandbox};
 
@@ -38,7 +38,8 @@ const HONEST: Module = Module {
 impl Module {
     fn component(&self) -> Vec<u8> {
         let Self { pages, items, reconcile, realloc } = self;
-        let bytes = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\{byte:02x}")).collect::<String>();
+        let bytes =
+            |bytes: &[u8]| bytes.iter().map(|byte| format!("\\{byte:02x}")).collect::<Vec<_>>().concat();
         let length = u32::try_from(MANIFEST.len()).unwrap();
         let text = [1024_u32.to_le_bytes(), length.to_le_bytes()].concat();
         let module = format!(
@@ -158,7 +159,10 @@ fn what_the_pool_has_not_is_refused_before_the_first_call() {
     let sandbox = sandbox();
     for (what, items) in [
         ("2 memories", "(memory $second 1)"),
-        ("5 tables", "(table 1 funcref) (table 1 funcref) (table 1 funcref) (table 1 funcref) (table 1 funcref)"),
+        (
+            "5 tables",
+            "(table 1 funcref) (table 1 funcref) (table 1 funcref) (table 1 funcref) (table 1 funcref)",
+        ),
         ("100000 elements in a table", "(table 100000 funcref)"),
     ] {
         let error = Module { items, ..HONEST }.prepare(&sandbox).unwrap_err();

@@ -11,7 +11,10 @@ use crate::guests::{prepare, request, sandbox};
 fn probe(behaviour: &str, seed: u64) -> Reply {
     let sandbox = sandbox();
     let plugin = prepare(&sandbox, pilothouse_guests::wasi_probe());
-    assert!(plugin.imports().iter().any(|name| name.starts_with("wasi:cli/environment@0.2.")), "not built with WASI");
+    assert!(
+        plugin.imports().iter().any(|name| name.starts_with("wasi:cli/environment@0.2.")),
+        "not built with WASI"
+    );
     let request = pilothouse_model::action::Request { seed, ..request(behaviour, 0) };
     sandbox.reconcile_blocking(&plugin, &pilothouse_model::limits::Limits::default(), Arc::new(request))
 }
@@ -51,7 +54,8 @@ fn randomness_is_a_function_of_the_seed() {
 fn output_is_logged_by_lines() {
     let reply = probe("print", 7);
     assert!(reply.result.is_ok());
-    let mut lines: Vec<(Level, &str)> = reply.logs.iter().map(|line| (line.level, line.message.as_str())).collect();
+    let mut lines: Vec<(Level, &str)> =
+        reply.logs.iter().map(|line| (line.level, line.message.as_str())).collect();
     lines.sort();
     let expected = [
         (Level::Info, "and a second line"),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::cli::documents::Document;
 use crate::cli::exit::Exit;
+use crate::cli::output;
 use crate::snapshot::{Found, Snapshot};
 
 use super::defaults;
@@ -65,6 +66,32 @@ fn check_declared(documents: &[Document], list: &str, declared: &[Kind]) -> Resu
     Ok(())
 }
 
+/// The resources of kinds that the plugin serves. Others in the same files, such as their Namespace, are left out, and
+/// that is said; an error if nothing is left.
+pub(super) fn served(manifest: &Manifest, documents: Vec<Document>) -> Result<Vec<Document>, Exit> {
+    let mut served = Vec::new();
+    let mut others = Vec::new();
+    for document in documents {
+        let kind = kind_of(&document)?;
+        if manifest.controller(&kind).is_some() {
+            served.push(document);
+        } else {
+            let place = document.place;
+            others.push(format!("{place}: {kind} is not served by plugin {}", manifest.name));
+        }
+    }
+    if served.is_empty()
+        && let Some(first) = others.first()
+    {
+        let kinds: Vec<Kind> = manifest.controllers.iter().map(|other| other.primary.kind()).collect();
+        return Err(Exit::bad_input(format!("{first}: {} would be right", listed(&kinds))));
+    }
+    for other in others {
+        output::say(&format!("{other} and is left out"));
+    }
+    Ok(served)
+}
+
 /// All that one pass over one resource sees.
 pub(super) struct Scene<'a> {
     pub(super) controller: &'a Controller,
@@ -85,13 +112,7 @@ impl<'a> Scene<'a> {
     ) -> Result<Self, Exit> {
         let kind = kind_of(document)?;
         let Some((_, controller)) = manifest.controller(&kind) else {
-            let served: Vec<Kind> = manifest.controllers.iter().map(|other| other.primary.kind()).collect();
-            return Err(Exit::bad_input(format!(
-                "{}: {kind} is not served by plugin {}: {} would be right",
-                document.place,
-                manifest.name,
-                listed(&served)
-            )));
+            return Err(Exit::bad_input(format!("{}: {kind} is not served", document.place)));
         };
         let (primary, deleting) = primary(manifest, controller, document, now)?;
         let primary = Arc::new(primary);

@@ -37,16 +37,47 @@ pub fn hostile() -> &'static [u8] {
 
 /// [`hostile`] whose `describe` does something else: `loops`, `traps`, `lies`, `babbles` or `floods`.
 pub fn hostile_describing(behaviour: &str) -> Vec<u8> {
-    const PLACE: &[u8; 32] = b"describe=honest.................";
-    let mut told = format!("describe={behaviour}").into_bytes();
-    assert!(told.len() <= PLACE.len(), "{behaviour} is too long a word");
-    told.resize(PLACE.len(), b'.');
-    let mut component = hostile().to_vec();
-    let places: Vec<usize> =
-        component.windows(PLACE.len()).enumerate().filter(|(_, part)| part == PLACE).map(|(at, _)| at).collect();
-    assert!(!places.is_empty(), "the guest `hostile` does not say how it describes itself");
+    overwrite(hostile(), b"describe=honest.................", &format!("describe={behaviour}"))
+}
+
+/// A plugin that makes one ConfigMap for each object of a kind of its own, `KIND.v1.test.pilothouse.dev`, resource
+/// `kinds`, with `text` (of the object's spec), `version` and `config` in its data.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamp<'a> {
+    /// In the manifest.
+    pub name: &'a str,
+    /// CamelCase.
+    pub kind: &'a str,
+    /// In the manifest, in a column of the CRD, and in each ConfigMap.
+    pub version: &'a str,
+    /// Services are among the children, too, though none is made.
+    pub wide: bool,
+}
+
+impl Stamp<'_> {
+    /// The plugin as a component.
+    pub fn component(&self) -> Vec<u8> {
+        const PLACE: &[u8; 96] =
+            b"identity=stamp Stamp 0 narrow...................................................................";
+        static COMPONENT: OnceLock<Vec<u8>> = OnceLock::new();
+        let Self { name, kind, version, wide } = self;
+        let width = if *wide { "wide" } else { "narrow" };
+        let uncut = COMPONENT.get_or_init(|| component("stamp", Target::Unknown));
+        overwrite(uncut, PLACE, &format!("identity={name} {kind} {version} {width}"))
+    }
+}
+
+/// The component with `told`, padded with dots, wherever it has `place`.
+fn overwrite(component: &[u8], place: &[u8], told: &str) -> Vec<u8> {
+    assert!(told.len() <= place.len(), "{told} is too long, {} bytes would be right", place.len());
+    let mut told = told.as_bytes().to_vec();
+    told.resize(place.len(), b'.');
+    let windows = component.windows(place.len()).enumerate();
+    let places: Vec<usize> = windows.filter(|(_, part)| *part == place).map(|(at, _)| at).collect();
+    assert!(!places.is_empty(), "the guest lacks {}", String::from_utf8_lossy(place));
+    let mut component = component.to_vec();
     for at in places {
-        component[at..at + PLACE.len()].copy_from_slice(&told);
+        component[at..at + told.len()].copy_from_slice(&told);
     }
     component
 }
@@ -90,7 +121,8 @@ pub fn component_file(package: &str, target: Target) -> Result<PathBuf> {
     let core = fs::read(&module).with_context(|| module.display().to_string())?;
     let suffix = if target == Target::Wasi { "-wasi" } else { "" };
     let path = directory.join(format!("{package}{suffix}.wasm"));
-    let component = wrap(&core, target).with_context(|| format!("{} makes no component", module.display()))?;
+    let component =
+        wrap(&core, target).with_context(|| format!("{} makes no component", module.display()))?;
     fs::write(&path, component).with_context(|| path.display().to_string())?;
     Ok(path)
 }

@@ -1,7 +1,7 @@
 //! A plugin that misbehaves as `spec.behaviour` of the object says, so that a test can see that the host bears it.
 //!
 //! `describe` has no argument to be told by. The host's tests write its behaviour into the component's bytes, where
-//! [`DESCRIBE`] lies.
+//! `DESCRIBE` lies.
 
 #![allow(missing_docs, reason = "generated bindings")]
 #![allow(unsafe_code, reason = "it is hostile: it builds strings and lists that Rust does not allow")]
@@ -207,26 +207,50 @@ fn every_action(desired: &Desired) -> Vec<Action> {
     use pilothouse::operator::types::{Alphabet, Deletion, Kind, Query, RandomKey, Reference, TargetPatch};
     let text = |part: &str| format!("{part} of {}", desired.seed);
     let kind = || Kind { group: text("group"), version: text("version"), kind: text("kind") };
-    let reference =
-        || Reference { kind: kind(), namespace: Some(text("namespace")), name: text("name"), uid: Some(text("uid")) };
+    let reference = || Reference {
+        kind: kind(),
+        namespace: Some(text("namespace")),
+        name: text("name"),
+        uid: Some(text("uid")),
+    };
     let pair = |of: &str| KeyValue { key: text(&format!("{of} key")), value: text(&format!("{of} value")) };
     let random = |alphabet| RandomKey { key: text("random key"), length: 24, alphabet };
     vec![
         Action::Apply(Apply { object: text("object"), options: text("apply options") }),
         Action::Delete(Deletion { target: reference(), options: text("delete options") }),
-        Action::PatchTarget(TargetPatch { target: reference(), patch: text("patch"), options: text("patch options") }),
+        Action::PatchTarget(TargetPatch {
+            target: reference(),
+            patch: text("patch"),
+            options: text("patch options"),
+        }),
         Action::GenerateSecret(SecretTemplate {
             name: text("secret"),
             literals: vec![pair("literal")],
-            random: vec![random(Alphabet::Alphanumeric), random(Alphabet::Hexadecimal), random(Alphabet::Base64url)],
+            random: vec![
+                random(Alphabet::Alphanumeric),
+                random(Alphabet::Hexadecimal),
+                random(Alphabet::Base64url),
+            ],
             composed: vec![pair("composed")],
             options: text("secret options"),
         }),
         Action::SetStatus(text("status")),
-        Action::RecordEvent(Event { severity: Severity::Normal, reason: text("reason"), message: text("message") }),
-        Action::RecordEvent(Event { severity: Severity::Warning, reason: text("reason"), message: text("message") }),
+        Action::RecordEvent(Event {
+            severity: Severity::Normal,
+            reason: text("reason"),
+            message: text("message"),
+        }),
+        Action::RecordEvent(Event {
+            severity: Severity::Warning,
+            reason: text("reason"),
+            message: text("message"),
+        }),
         Action::LookUp(Query {
-            id: text("id"), kind: kind(), namespace: None, name: Some(text("name")), options: text("query options"),
+            id: text("id"),
+            kind: kind(),
+            namespace: None,
+            name: Some(text("name")),
+            options: text("query options"),
         }),
         Action::RequeueAfter(desired.seed),
         Action::Release,
@@ -246,13 +270,27 @@ fn echo(desired: &Desired, observed: &Observed) -> String {
         .iter()
         .map(|rejected| {
             let target = rejected.target.as_ref().map(|target| {
-                json!([target.kind.group, target.kind.version, target.kind.kind, target.namespace, target.name, target.uid])
+                json!([
+                    target.kind.group,
+                    target.kind.version,
+                    target.kind.kind,
+                    target.namespace,
+                    target.name,
+                    target.uid
+                ])
             });
             json!([rejected.index, target, rejected.reason, rejected.message])
         })
         .collect();
     json!([
-        desired.primary, desired.deleting, desired.config, desired.now, desired.seed, observed.children, related, last
+        desired.primary,
+        desired.deleting,
+        desired.config,
+        desired.now,
+        desired.seed,
+        observed.children,
+        related,
+        last
     ])
     .to_string()
 }

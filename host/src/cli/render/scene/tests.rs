@@ -43,7 +43,7 @@ fn scenes<T>(
     let manifest = manifest();
     let run = || {
         let objects = Objects::new(&manifest, documents(observed), documents(related))?;
-        let primaries = documents(primaries);
+        let primaries = served(&manifest, documents(primaries))?;
         let sole = primaries.len() == 1;
         let mut scenes: Vec<Scene<'_>> = primaries
             .iter()
@@ -75,6 +75,15 @@ fn the_resource_is_as_the_api_server_and_the_host_would_have_left_it() {
         assert!(!scenes[0].deleting);
     })
     .unwrap();
+}
+
+#[test]
+fn other_kinds_in_the_same_file_are_left_out() {
+    let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}";
+    let left = scenes(&format!("{namespace}\n---\n{WEB}"), "", "", |scenes| scenes.len()).unwrap();
+    assert_eq!(left, 1);
+    let error = error(namespace, "", "");
+    assert!(error.starts_with("in.yaml:1: Namespace.v1 is not served by plugin web: "), "{error}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         // In a process of its own, whose memory is not mixed with that of compiling.
         ["idle", cache] => idle(Path::new(cache)),
         [] => measure(),
-        _ => Err(anyhow::anyhow!("usage: sandbox")),
+        _ => Err(anyhow::anyhow!("usage: bench-sandbox")),
     };
     if let Err(error) = result {
         eprintln!("bench: {error:#}");
@@ -146,7 +146,8 @@ fn calls(Plugins { sandbox, prepared }: &Plugins) -> Result<()> {
     Figure::micros("call with 5 children, hot, median", quantile(&mut hot, 0.5), 100.0).print();
     Figure::micros("call with 5 children, hot, 99 %", quantile(&mut hot, 0.99), 400.0).print();
     let mut round = measured(prepared)?;
-    Figure::micros("call with 5 children, round robin over 100, median", quantile(&mut round, 0.5), 200.0).print();
+    Figure::micros("call with 5 children, round robin over 100, median", quantile(&mut round, 0.5), 200.0)
+        .print();
     Ok(())
 }
 
@@ -182,7 +183,27 @@ fn idle(cache: &Path) -> Result<()> {
     let kib = |name, value, goal| Figure { name, value, unit: "KiB", goal };
     kib("idle plugin, private memory", each(private_before, private_after), 102.4).print();
     kib("idle plugin, resident memory", each(resident_before, resident_after), 307.2).print();
+
+    // The last call's tick may still be due.
+    std::thread::sleep(Duration::from_millis(100));
+    let before = wake_ups()?;
+    std::thread::sleep(Duration::from_secs(1));
+    let value = wake_ups()? - before;
+    Figure { name: "wake-ups of the idle sandbox in a second", value, unit: "", goal: 0.0 }.print();
     Ok(())
+}
+
+/// How often the sandbox's threads have gone to sleep so far, which is how often they were woken.
+fn wake_ups() -> Result<f64> {
+    let mut sum = 0.0;
+    for task in fs::read_dir("/proc/self/task")? {
+        let status = fs::read_to_string(task?.path().join("status"))?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        if field("Name:").is_some_and(|name| name.starts_with("sandbox-")) {
+            sum += field("voluntary_ctxt_switches:").context("no such line")?.parse::<f64>()?;
+        }
+    }
+    Ok(sum)
 }
 
 /// Ten plugins loop, ten calls each, while another one is called every 5 ms.
@@ -203,7 +224,8 @@ fn neighbours() -> Result<()> {
             .iter()
             .flat_map(|plugin| std::iter::repeat_n(plugin, 10))
             .map(|plugin| {
-                let (sandbox, plugin, endless) = (Arc::clone(&sandbox), Arc::clone(plugin), Arc::clone(&endless));
+                let (sandbox, plugin, endless) =
+                    (Arc::clone(&sandbox), Arc::clone(plugin), Arc::clone(&endless));
                 tokio::spawn(async move { sandbox.reconcile(&plugin, &Limits::default(), endless).await })
             })
             .collect();

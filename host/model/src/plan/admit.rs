@@ -1,0 +1,425 @@
+//! The checks behind [`admit`], one function for each action.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Context, EVENT_MESSAGE_BYTES_MAX, EVENTS_MAX, LookUp, OnImmutable, Operation, Plan, Propagation,
+    REQUEUE_MS_MAX, REQUEUE_MS_MIN, Refusal, RefusalReason, STATUS_BYTES_MAX, Subresource, Write, clip,
+};
+use crate::action::{Action, Apply, Deletion, Event, Outcome, Query, SecretTemplate, TargetPatch};
+use crate::kind::{Kind, Reference};
+use crate::manifest::{Child, Scope, TargetVerb};
+use crate::names::MANAGED_LABEL;
+use crate::secret;
+
+type Refused = (RefusalReason, String);
+
+/// Checks an outcome and makes the plan of it.
+pub fn admit(outcome: Outcome, cx: &Context<'_>) -> Result<Plan, Refusal> {
+    let mut plan = Plan { failure: outcome.failure, ..Plan::default() };
+    for (index, action) in outcome.actions.into_iter().enumerate() {
+        let name = name_of(&action);
+        admit_action(index, action, cx, &mut plan).map_err(|(reason, problem)| Refusal {
+            index,
+            action: name,
+            reason,
+            problem,
+        })?;
+    }
+    Ok(plan)
+}
+
+fn name_of(action: &Action) -> &'static str {
+    match action {
+        Action::Apply(_) => "apply",
+        Action::Delete(_) => "delete",
+        Action::PatchTarget(_) => "patch-target",
+        Action::GenerateSecret(_) => "generate-secret",
+        Action::SetStatus(_) => "set-status",
+        Action::RecordEvent(_) => "record-event",
+        Action::LookUp(_) => "look-up",
+        Action::RequeueAfter(_) => "requeue-after",
+        Action::Release => "release",
+        Action::Extension(_) => "extension",
+    }
+}
+
+fn admit_action(index: usize, action: Action, cx: &Context<'_>, plan: &mut Plan) -> Result<(), Refused> {
+    // The number of actions is bounded by `Limits::actions`, far below u32.
+    let index = u32::try_from(index).unwrap_or(u32::MAX);
+    if u64::from(index) >= cx.limits.actions {
+        return Err((RefusalReason::TooMuch, format!("more than {} actions", cx.limits.actions)));
+    }
+    match action {
+        Action::Apply(apply) => plan.writes.push(admit_apply(index, &apply, cx)?),
+        Action::GenerateSecret(template) => plan.writes.push(admit_secret(index, template, cx)?),
+        Action::Delete(deletion) => {
+            if let Some(write) = admit_deletion(index, deletion, cx)? {
+                plan.writes.push(write);
+            }
+        }
+        Action::PatchTarget(patch) => plan.writes.push(admit_patch(index, patch, cx)?),
+        Action::SetStatus(text) => {
+            if plan.status.is_some() {
+                return Err((RefusalReason::NotAllowed, "a second status in one outcome".to_owned()));
+            }
+            plan.status = Some(admit_status(&text)?);
+        }
+        Action::RecordEvent(event) => {
+            if plan.events.len() == EVENTS_MAX {
+                return Err((RefusalReason::TooMuch, format!("more than {EVENTS_MAX} events")));
+            }
+            plan.events.push(admit_event(event)?);
+        }
+        Action::LookUp(query) => plan.look_ups.push(admit_look_up(query, cx)?),
+        Action::RequeueAfter(ms) => {
+            let ms = ms.clamp(REQUEUE_MS_MIN, REQUEUE_MS_MAX);
+            plan.requeue_after_ms = Some(plan.requeue_after_ms.map_or(ms, |other| other.min(ms)));
+        }
+        Action::Release => {
+            if !cx.deleting {
+                let problem = "the object is not being deleted, or its finalizer is gone";
+                return Err((RefusalReason::NotAllowed, problem.to_owned()));
+            }
+            plan.release = true;
+        }
+        Action::Extension(extension) => {
+            let problem = format!("`{}` is not known to this host", clip(&extension.name, 128));
+            return Err((RefusalReason::Unknown, problem));
+        }
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ApplyOptions {
+    create_only: Option<bool>,
+    #[serde(default)]
+    on_immutable: OnImmutable,
+}
+
+fn admit_apply(index: u32, apply: &Apply, cx: &Context<'_>) -> Result<Write, Refused> {
+    let options: ApplyOptions = options(&apply.options)?;
+    let mut object: Value = serde_json::from_str(&apply.object)
+        .map_err(|error| (RefusalReason::Malformed, format!("object: {error}")))?;
+    let kind = kind_of(&object)?;
+    let child = declared_child(&kind, cx)?;
+    if object.get("status").is_some() {
+        return Err((RefusalReason::NotAllowed, "object.status: belongs to another controller".to_owned()));
+    }
+    let target = own_child(&mut object, child, cx)?;
+    Ok(Write {
+        index,
+        target,
+        plural: child.resource.plural.clone(),
+        operation: Operation::Apply {
+            object,
+            create_only: options.create_only.unwrap_or(child.create_only),
+            on_immutable: options.on_immutable,
+            force_conflicts: child.force_conflicts,
+        },
+    })
+}
+
+/// Fields of `metadata` that an author decides; the others are the API server's or the host's.
+const AUTHORS_METADATA: [&str; 5] = ["name", "namespace", "labels", "annotations", "finalizers"];
+
+/// Checks the child's metadata and writes into it what makes it ours: namespace, controller reference, label.
+fn own_child(object: &mut Value, child: &Child, cx: &Context<'_>) -> Result<Reference, Refused> {
+    let kind = child.resource.kind();
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return Err((RefusalReason::Malformed, "object.metadata: is missing".to_owned()));
+    };
+    if let Some(field) = metadata.keys().find(|key| !AUTHORS_METADATA.contains(&key.as_str())) {
+        let problem = format!(
+            "object.metadata.{}: is not a plugin's to set, only {}",
+            clip(field, 64),
+            AUTHORS_METADATA.join(", ")
+        );
+        return Err((RefusalReason::NotAllowed, problem));
+    }
+    let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    check_name(&name)
+        .map_err(|problem| (RefusalReason::Malformed, format!("object.metadata.name: {problem}")))?;
+    let namespace = match metadata.get("namespace") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(namespace)) => Some(namespace.clone()),
+        Some(_) => {
+            return Err((RefusalReason::Malformed, "object.metadata.namespace: is no text".to_owned()));
+        }
+    };
+    let namespace = namespace_for(&kind, child.resource.scope, namespace, cx)?;
+    match &namespace {
+        Some(namespace) => metadata.insert("namespace".to_owned(), Value::String(namespace.clone())),
+        None => metadata.remove("namespace"),
+    };
+    if let Some(labels) = metadata.get("labels")
+        && !labels.is_object()
+        && !labels.is_null()
+    {
+        return Err((RefusalReason::Malformed, "object.metadata.labels: is no mapping".to_owned()));
+    }
+    if metadata.get("labels").is_none_or(Value::is_null) {
+        metadata.insert("labels".to_owned(), json!({}));
+    }
+    metadata["labels"][MANAGED_LABEL] = Value::String(cx.plugin.to_string());
+    let primary = cx.primary.meta();
+    metadata.insert(
+        "ownerReferences".to_owned(),
+        json!([{
+            "apiVersion": cx.primary.kind().api_version(),
+            "kind": cx.primary.kind().kind,
+            "name": &*primary.name,
+            "uid": &*primary.uid,
+            "controller": true,
+            "blockOwnerDeletion": true
+        }]),
+    );
+    Ok(Reference { kind, namespace, name, uid: None })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SecretOptions {
+    #[serde(default)]
+    labels: Map<String, Value>,
+    #[serde(default)]
+    annotations: Map<String, Value>,
+    #[serde(default = "opaque", rename = "type")]
+    type_name: String,
+}
+
+fn opaque() -> String {
+    "Opaque".to_owned()
+}
+
+fn admit_secret(index: u32, asked: SecretTemplate, cx: &Context<'_>) -> Result<Write, Refused> {
+    let options: SecretOptions = options(&asked.options)?;
+    let child = declared_child(&Kind::new("", "v1", "Secret"), cx)?;
+    let mut metadata = json!({"name": asked.name});
+    for (field, map) in [("labels", options.labels), ("annotations", options.annotations)] {
+        if !map.is_empty() {
+            metadata[field] = Value::Object(map);
+        }
+    }
+    let mut object =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": options.type_name});
+    let target = own_child(&mut object, child, cx)?;
+    let template = secret::check(asked).map_err(|problem| (RefusalReason::Malformed, problem))?;
+    let plural = child.resource.plural.clone();
+    Ok(Write { index, target, plural, operation: Operation::GenerateSecret { object, template } })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DeletionOptions {
+    #[serde(default)]
+    propagation: Propagation,
+    grace_period_seconds: Option<u64>,
+}
+
+/// None if the object was not in the snapshot: a name that the plugin never saw alive is not deleted.
+fn admit_deletion(index: u32, deletion: Deletion, cx: &Context<'_>) -> Result<Option<Write>, Refused> {
+    let options: DeletionOptions = options(&deletion.options)?;
+    let mut target = deletion.target;
+    let child = cx.controller.child(&target.kind);
+    let resource = match (child, cx.controller.target(&target.kind)) {
+        (Some(child), _) => &child.resource,
+        (None, Some(declared)) if declared.verbs.contains(&TargetVerb::Delete) => &declared.resource,
+        _ => return Err(not_declared(&target.kind, "children or targets with the verb delete", cx)),
+    };
+    target.namespace = namespace_for(&target.kind, resource.scope, target.namespace.take(), cx)?;
+    let seen = cx.children.iter().chain(cx.related).find(|object| {
+        let meta = object.meta();
+        object.kind() == &target.kind
+            && *meta.name == *target.name
+            && meta.namespace.as_deref() == target.namespace.as_deref()
+    });
+    let Some(seen) = seen else { return Ok(None) };
+    if target.uid.is_none() {
+        target.uid = Some(seen.meta().uid.to_string());
+    }
+    let operation = Operation::Delete {
+        propagation: options.propagation,
+        grace_period_seconds: options.grace_period_seconds,
+    };
+    Ok(Some(Write { index, target, plural: resource.plural.clone(), operation }))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PatchOptions {
+    subresource: Option<Subresource>,
+}
+
+fn admit_patch(index: u32, asked: TargetPatch, cx: &Context<'_>) -> Result<Write, Refused> {
+    let options: PatchOptions = options(&asked.options)?;
+    let mut target = asked.target;
+    let (verb, list) = match options.subresource {
+        None => (TargetVerb::Patch, "targets with the verb patch"),
+        Some(Subresource::Status) => (TargetVerb::PatchStatus, "targets with the verb patch-status"),
+        Some(Subresource::Scale) => (TargetVerb::PatchScale, "targets with the verb patch-scale"),
+    };
+    let Some(declared) = cx.controller.target(&target.kind).filter(|declared| declared.verbs.contains(&verb))
+    else {
+        return Err(not_declared(&target.kind, list, cx));
+    };
+    check_name(&target.name)
+        .map_err(|problem| (RefusalReason::Malformed, format!("target.name: {problem}")))?;
+    target.namespace = namespace_for(&target.kind, declared.resource.scope, target.namespace.take(), cx)?;
+    let patch: Value = serde_json::from_str(&asked.patch)
+        .map_err(|error| (RefusalReason::Malformed, format!("patch: {error}")))?;
+    let Some(fields) = patch.as_object() else {
+        return Err((RefusalReason::Malformed, "patch: is no JSON object".to_owned()));
+    };
+    if let Some(metadata) = fields.get("metadata") {
+        let allowed = metadata
+            .as_object()
+            .is_some_and(|fields| fields.keys().all(|key| key == "labels" || key == "annotations"));
+        if !allowed {
+            let problem = "patch.metadata: only labels and annotations may be changed";
+            return Err((RefusalReason::NotAllowed, problem.to_owned()));
+        }
+    }
+    let operation = Operation::Patch { patch, subresource: options.subresource };
+    Ok(Write { index, target, plural: declared.resource.plural.clone(), operation })
+}
+
+fn admit_status(text: &str) -> Result<Map<String, Value>, Refused> {
+    if text.len() > STATUS_BYTES_MAX {
+        return Err((
+            RefusalReason::TooMuch,
+            format!("status: {} bytes, at most {STATUS_BYTES_MAX}", text.len()),
+        ));
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Object(status)) => {
+            crate::condition::check(&status).map_err(|problem| (RefusalReason::Malformed, problem))?;
+            Ok(status)
+        }
+        Ok(_) => Err((RefusalReason::Malformed, "status: is no JSON object".to_owned())),
+        Err(error) => Err((RefusalReason::Malformed, format!("status: {error}"))),
+    }
+}
+
+fn admit_event(mut event: Event) -> Result<Event, Refused> {
+    let right = !event.reason.is_empty()
+        && event.reason.len() <= 128
+        && event.reason.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if !right {
+        let problem = format!("reason: `{}` is not one word of letters and digits", clip(&event.reason, 128));
+        return Err((RefusalReason::Malformed, problem));
+    }
+    event.message = clip(&event.message, EVENT_MESSAGE_BYTES_MAX).to_owned();
+    Ok(event)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct QueryOptions {
+    label_selector: Option<String>,
+    #[serde(default = "default_limit")]
+    limit: usize,
+}
+
+fn default_limit() -> usize {
+    500
+}
+
+fn admit_look_up(query: Query, cx: &Context<'_>) -> Result<LookUp, Refused> {
+    let options: QueryOptions = options(&query.options)?;
+    let Some(declared) = cx.controller.related.iter().find(|rule| rule.resource.kind() == query.kind) else {
+        return Err(not_declared(&query.kind, "related", cx));
+    };
+    if query.id.is_empty()
+        || query.id.len() > 128
+        || cx.controller.related.iter().any(|rule| rule.name == query.id)
+    {
+        let problem = format!(
+            "id: `{}` must have 1 to 128 characters and differ from the manifest's rules",
+            clip(&query.id, 128)
+        );
+        return Err((RefusalReason::Malformed, problem));
+    }
+    if options.limit == 0 || options.limit > 5_000 {
+        return Err((
+            RefusalReason::TooMuch,
+            format!("options.limit: {}, 1 to 5000 would be right", options.limit),
+        ));
+    }
+    let namespace = namespace_for(&query.kind, declared.resource.scope, query.namespace, cx)?;
+    Ok(LookUp {
+        id: query.id,
+        kind: query.kind,
+        plural: declared.resource.plural.clone(),
+        namespace,
+        name: query.name,
+        label_selector: options.label_selector,
+        limit: options.limit,
+    })
+}
+
+fn declared_child<'a>(kind: &Kind, cx: &Context<'a>) -> Result<&'a Child, Refused> {
+    cx.controller.child(kind).ok_or_else(|| not_declared(kind, "children", cx))
+}
+
+fn not_declared(kind: &Kind, list: &str, cx: &Context<'_>) -> Refused {
+    let problem = format!("{kind} is not among the {list} of {}'s manifest", cx.plugin);
+    (RefusalReason::KindNotDeclared, problem)
+}
+
+/// The namespace in which an action of this plugin takes place.
+fn namespace_for(
+    kind: &Kind,
+    scope: Scope,
+    asked: Option<String>,
+    cx: &Context<'_>,
+) -> Result<Option<String>, Refused> {
+    let own = cx.primary.meta().namespace.as_deref();
+    let refuse = |problem: String| Err((RefusalReason::NamespaceNotGranted, problem));
+    match (scope, asked) {
+        (Scope::Cluster, Some(namespace)) => {
+            refuse(format!("{kind} is cluster-scoped, yet namespace `{}` is named", clip(&namespace, 63)))
+        }
+        (Scope::Cluster, None) => match own {
+            None => Ok(None),
+            Some(_) => refuse(format!("{kind} is cluster-scoped, outside the namespace of the primary")),
+        },
+        (Scope::Namespaced, asked) => match (asked, own) {
+            (Some(asked), Some(own)) if asked == own => Ok(Some(asked)),
+            (None, Some(own)) => Ok(Some(own.to_owned())),
+            (Some(asked), Some(own)) => {
+                let asked = clip(&asked, 63).to_owned();
+                refuse(format!("namespace `{asked}` is not that of the primary, `{own}`"))
+            }
+            (Some(asked), None) => Ok(Some(asked)),
+            (None, None) => refuse(format!("{kind} needs a namespace, as its primary has none")),
+        },
+    }
+}
+
+fn kind_of(object: &Value) -> Result<Kind, Refused> {
+    let field = |name: &str| match object.get(name).and_then(Value::as_str) {
+        Some(text) if !text.is_empty() => Ok(text.to_owned()),
+        _ => Err((RefusalReason::Malformed, format!("object.{name}: is missing"))),
+    };
+    Ok(Kind::from_api_version(&field("apiVersion")?, &field("kind")?))
+}
+
+/// Names as the API server's paths take them; what more a kind wants, the API server says.
+fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > 253 || name == "." || name == ".." || name.contains(['/', '%']) {
+        return Err(format!("`{}` is not a name", clip(name, 253)));
+    }
+    Ok(())
+}
+
+fn options<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Refused> {
+    let text = if text.trim().is_empty() { "{}" } else { text };
+    serde_json::from_str(text).map_err(|error| (RefusalReason::Malformed, format!("options: {error}")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::action::{Alphabet, Extension, RandomKey, Severity};
+use crate::limits::Limits;
+use crate::manifest::Manifest;
+use crate::object::Object;
+
+struct Case {
+    manifest: Manifest,
+    primary: Object,
+    children: Vec<Arc<Object>>,
+    limits: Limits,
+    deleting: bool,
+}
+
+impl Case {
+    fn new() -> Self {
+        let resource = |group: &str, kind: &str, plural: &str| json!({"group": group, "version": "v1", "kind": kind, "plural": plural});
+        let manifest = json!({
+            "name": "web", "version": "1",
+            "controllers": [{
+                "primary": resource("example.com", "Web", "webs"),
+                "children": [
+                    {"resource": resource("", "ConfigMap", "configmaps")},
+                    {"resource": resource("", "Secret", "secrets")}
+                ],
+                "related": [{"name": "nodes", "resource":
+                    {"version": "v1", "kind": "Node", "plural": "nodes", "scope": "Cluster"}},
+                    {"name": "pods", "resource": resource("", "Pod", "pods")}],
+                "targets": [{"resource": resource("", "Pod", "pods"), "verbs": ["delete"]},
+                    {"resource": resource("", "Service", "services"), "verbs": ["patch"]}],
+                "finalizer": "example.com/f"
+            }]
+        });
+        let primary = json!({"apiVersion": "example.com/v1", "kind": "Web",
+            "metadata": {"name": "a", "namespace": "shop", "uid": "u-1"}});
+        let child = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "namespace": "shop", "uid": "u-2"}});
+        Self {
+            manifest: Manifest::parse(&manifest.to_string()).unwrap(),
+            primary: Object::from_value(&primary).unwrap(),
+            children: vec![Arc::new(Object::from_value(&child).unwrap())],
+            limits: Limits::default(),
+            deleting: false,
+        }
+    }
+
+    fn admit(&self, actions: Vec<Action>) -> Result<Plan, Refusal> {
+        let cx = Context {
+            plugin: &self.manifest.name,
+            controller: &self.manifest.controllers[0],
+            primary: &self.primary,
+            children: &self.children,
+            related: &[],
+            deleting: self.deleting,
+            limits: &self.limits,
+        };
+        admit(Outcome { actions, failure: None }, &cx)
+    }
+
+    fn refuses(&self, action: Action, reason: RefusalReason, part: &str) {
+        let refusal = self.admit(vec![Action::RequeueAfter(1), action]).unwrap_err();
+        assert_eq!((refusal.index, refusal.reason), (1, reason), "{refusal}");
+        assert!(refusal.to_string().contains(part), "{refusal}");
+    }
+}
+
+fn apply(object: Value, options: &str) -> Action {
+    Action::Apply(Apply { object: object.to_string(), options: options.to_owned() })
+}
+
+fn config_map(metadata: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": "v"}})
+}
+
+fn reference(kind: &str, name: &str) -> Reference {
+    Reference { kind: Kind::new("", "v1", kind), namespace: None, name: name.to_owned(), uid: None }
+}
+
+#[test]
+fn a_child_is_made_ours() {
+    let plan =
+        Case::new().admit(vec![apply(config_map(json!({"name": "a", "labels": {"x": "y"}})), "")]).unwrap();
+    let [Write { target, plural, operation: Operation::Apply { object, create_only, .. }, .. }] =
+        &plan.writes[..]
+    else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(target.to_string(), "ConfigMap.v1 shop/a");
+    assert_eq!((plural.as_str(), *create_only), ("configmaps", false));
+    assert_eq!(
+        object["metadata"],
+        json!({
+            "name": "a", "namespace": "shop", "labels": {"x": "y", MANAGED_LABEL: "web"},
+            "ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Web", "name": "a", "uid": "u-1",
+                "controller": true, "blockOwnerDeletion": true}]
+        })
+    );
+}
+
+#[test]
+fn what_a_manifest_does_not_allow_refuses_the_whole_outcome() {
+    use RefusalReason::{KindNotDeclared, Malformed, NamespaceNotGranted, NotAllowed, TooMuch, Unknown};
+    let case = Case::new();
+    let role =
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "a"}});
+    case.refuses(
+        apply(role, ""),
+        KindNotDeclared,
+        "Role.v1.rbac.authorization.k8s.io is not among the children",
+    );
+    case.refuses(
+        apply(config_map(json!({"name": "a", "namespace": "kube-system"})), ""),
+        NamespaceNotGranted,
+        "`kube-system` is not that of the primary, `shop`",
+    );
+    for field in ["uid", "ownerReferences", "resourceVersion", "generateName"] {
+        case.refuses(apply(config_map(json!({"name": "a", field: "x"})), ""), NotAllowed, field);
+    }
+    case.refuses(apply(config_map(json!({"name": "../x"})), ""), Malformed, "metadata.name");
+    case.refuses(apply(config_map(json!({"name": "a"})), "{\"force\":true}"), Malformed, "`force`");
+    case.refuses(
+        Action::Apply(Apply { object: "{".to_owned(), options: String::new() }),
+        Malformed,
+        "object: ",
+    );
+    case.refuses(Action::Release, NotAllowed, "not being deleted");
+    case.refuses(Action::SetStatus("[]".to_owned()), Malformed, "no JSON object");
+    case.refuses(
+        Action::Extension(Extension { name: "x.io/y".to_owned(), body: String::new() }),
+        Unknown,
+        "`x.io/y` is not known",
+    );
+    let node = Action::Delete(Deletion { target: reference("Node", "n"), options: String::new() });
+    case.refuses(node, KindNotDeclared, "targets with the verb delete");
+    let event = Event { severity: Severity::Normal, reason: "Not a word".to_owned(), message: String::new() };
+    case.refuses(Action::RecordEvent(event.clone()), Malformed, "one word");
+    let many = vec![Action::RecordEvent(Event { reason: "X".to_owned(), ..event }); EVENTS_MAX + 1];
+    assert_eq!(case.admit(many).unwrap_err().reason, TooMuch);
+    let few = Case { limits: Limits { actions: 2, ..Limits::default() }, ..Case::new() };
+    assert_eq!(few.admit(vec![Action::RequeueAfter(1); 3]).unwrap_err().reason, TooMuch);
+}
+
+#[test]
+fn only_what_the_snapshot_showed_is_deleted_and_only_that_very_object() {
+    let deletion = |name: &str| {
+        Action::Delete(Deletion {
+            target: reference("ConfigMap", name),
+            options: r#"{"propagation":"orphan"}"#.to_owned(),
+        })
+    };
+    let plan = Case::new().admit(vec![deletion("never-seen"), deletion("a")]).unwrap();
+    let [write] = &plan.writes[..] else { panic!("{plan:?}") };
+    assert_eq!((write.index, write.target.uid.as_deref()), (1, Some("u-2")));
+    assert!(matches!(write.operation, Operation::Delete { propagation: Propagation::Orphan, .. }));
+}
+
+#[test]
+fn patches_touch_labels_annotations_and_fields_only() {
+    let case = Case::new();
+    let with = |kind: &str, patch: Value, options: &str| {
+        Action::PatchTarget(TargetPatch {
+            target: reference(kind, "s"),
+            patch: patch.to_string(),
+            options: options.to_owned(),
+        })
+    };
+    let patch = |kind: &str, patch: Value| with(kind, patch, "");
+    let status = with("Service", json!({}), r#"{"subresource":"status"}"#);
+    case.refuses(status, RefusalReason::KindNotDeclared, "verb patch-status");
+    assert_eq!(
+        case.admit(vec![patch("Service", json!({"metadata": {"labels": {"a": null}}}))])
+            .unwrap()
+            .writes
+            .len(),
+        1
+    );
+    case.refuses(
+        patch("Service", json!({"metadata": {"finalizers": []}})),
+        RefusalReason::NotAllowed,
+        "only labels",
+    );
+    case.refuses(patch("Pod", json!({})), RefusalReason::KindNotDeclared, "verb patch");
+}
+
+#[test]
+fn secrets_are_owned_and_carry_no_data_from_the_plugin() {
+    let template = SecretTemplate {
+        name: "a-app".to_owned(),
+        literals: vec![],
+        random: vec![RandomKey { key: "password".to_owned(), length: 24, alphabet: Alphabet::Alphanumeric }],
+        composed: vec![],
+        options: r#"{"labels":{"x":"y"}}"#.to_owned(),
+    };
+    let plan = Case::new().admit(vec![Action::GenerateSecret(template)]).unwrap();
+    let Operation::GenerateSecret { object, .. } = &plan.writes[0].operation else { panic!("{plan:?}") };
+    assert_eq!(object["metadata"]["labels"], json!({"x": "y", MANAGED_LABEL: "web"}));
+    assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "u-1");
+    assert_eq!((object.get("data"), &object["type"]), (None, &json!("Opaque")));
+}
+
+#[test]
+fn the_shortest_requeue_counts_within_its_bounds() {
+    let case = Case::new();
+    let requeue = |ms: &[u64]| {
+        case.admit(ms.iter().map(|ms| Action::RequeueAfter(*ms)).collect()).unwrap().requeue_after_ms
+    };
+    assert_eq!(requeue(&[]), None);
+    assert_eq!(requeue(&[5_000, 2_000, 9_000]), Some(2_000));
+    assert_eq!(requeue(&[0]), Some(REQUEUE_MS_MIN));
+    assert_eq!(requeue(&[u64::MAX]), Some(REQUEUE_MS_MAX));
+}

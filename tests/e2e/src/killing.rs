@@ -1,0 +1,147 @@
+//! The host killed at random instants while it works: nothing is lost, and nothing is made twice.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::{BuildHasher, RandomState},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::{StreamExt, future::join_all};
+use kube::{
+    ResourceExt,
+    core::DynamicObject,
+    runtime::watcher::{self, Event, watcher},
+};
+use pilothouse_harness::{Host, HostOptions, eventually};
+use serde_json::Value;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use crate::{
+    DEADLINE, Kind, POD_DISRUPTION_BUDGET, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET, World,
+};
+
+/// Latest instant of a kill after a start. A host is ready within 300 ms and done with a batch of clusters within a
+/// second, so that kills fall into everything that it does.
+const LIFE_MAX_MS: u64 = 1_500;
+/// The shortest that `--resync` takes.
+const RESYNC: Duration = Duration::from_secs(10);
+/// Children of each cluster, by kind, as endings of its name.
+const CHILDREN: [(Kind, &[&str]); 4] = [
+    (STATEFUL_SET, &[""]),
+    (SERVICE, &["", "-ro", "-rw"]),
+    (SECRET, &["-app"]),
+    (POD_DISRUPTION_BUDGET, &[""]),
+];
+
+/// Kills the host this many times while so many PostgresClusters are created, and starts it again each time. Then all
+/// clusters become ready with exactly their children, no Secret has changed since it was first seen, and the host
+/// writes nothing more.
+///
+/// # Panics
+/// If any of that does not hold.
+pub async fn killed_while_creating(world: &World, kills: usize, clusters: usize) {
+    let seen = SecretsSeen::watch(world);
+    let options = HostOptions { resync: Some(RESYNC), ..world.options() };
+    let host = Host::start(options).await.unwrap();
+    let names: Vec<String> = (0..clusters).map(|at| format!("pg-{at}")).collect();
+    let mut lives = Vec::new();
+    for (round, batch) in names.chunks(clusters.div_ceil(kills)).enumerate() {
+        let life = Duration::from_millis(RandomState::new().hash_one(round) % LIFE_MAX_MS);
+        lives.push(life);
+        let end = Instant::now() + life;
+        let create = join_all(batch.iter().map(|name| world.cluster(name, 1)));
+        let live = async {
+            // It may be killed before it is ready: that too is an instant.
+            let _ = timeout_at(end, host.restart()).await;
+            sleep_until(end).await;
+        };
+        tokio::join!(create, live);
+        host.kill_9().unwrap();
+    }
+    println!("killed after {lives:?}");
+    host.restart().await.unwrap();
+
+    for name in &names {
+        world.ready(POSTGRES_CLUSTER, name).await;
+    }
+    for (kind, endings) in CHILDREN {
+        let expected: BTreeSet<String> =
+            names.iter().flat_map(|name| endings.iter().map(move |end| format!("{name}{end}"))).collect();
+        let children = world.list(kind).await;
+        let there: Vec<&str> = children.iter().map(|child| child["metadata"]["name"].as_str().unwrap()).collect();
+        assert_eq!(there.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>(), expected, "{}", kind.1);
+        assert_eq!(there.len(), expected.len(), "{}", kind.1);
+    }
+    seen.assert_unchanged(&names.iter().map(|name| format!("{name}-app")).collect());
+    is_at_rest(world, &host, clusters).await;
+}
+
+/// Two passes over every cluster, one of them at a resync, without a write.
+async fn is_at_rest(world: &World, host: &Host, clusters: usize) {
+    let mark = world.mark().await;
+    host.restart().await.unwrap();
+    let passes = f64::from(u32::try_from(2 * clusters).unwrap());
+    eventually(DEADLINE, "two passes over each cluster", || async {
+        let metrics = host.metrics().await?;
+        let done = metrics.sum("controller_runtime_reconcile_total", &[("result", "success")]);
+        anyhow::ensure!(done >= passes, "{done} of {passes}");
+        Ok(())
+    })
+    .await;
+    let writes = world.writes_since(mark).await;
+    assert!(writes.is_empty(), "written at rest: {writes:#?}");
+}
+
+/// Every state that a Secret of a namespace has been seen in.
+struct SecretsSeen {
+    states: Arc<Mutex<BTreeMap<String, Vec<Value>>>>,
+    task: JoinHandle<()>,
+}
+
+impl SecretsSeen {
+    fn watch(world: &World) -> Self {
+        let states: Arc<Mutex<BTreeMap<String, Vec<Value>>>> = Arc::default();
+        let book = Arc::clone(&states);
+        let note = move |secret: &DynamicObject, state: Value| {
+            let mut book = book.lock().unwrap();
+            let states = book.entry(secret.name_any()).or_default();
+            if states.last() != Some(&state) {
+                states.push(state);
+            }
+        };
+        let secrets = SECRET.api(&world.client, &world.namespace);
+        let task = tokio::spawn(async move {
+            let mut events = watcher(secrets, watcher::Config::default()).boxed();
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(Event::Apply(secret) | Event::InitApply(secret)) => {
+                        let state = serde_json::json!([secret.metadata.uid, secret.data["data"]]);
+                        note(&secret, state);
+                    }
+                    Ok(Event::Delete(secret)) => note(&secret, Value::Null),
+                    // The watcher begins again by itself.
+                    Ok(Event::Init | Event::InitDone) | Err(_) => {}
+                }
+            }
+        });
+        Self { states, task }
+    }
+
+    /// Each of these Secrets, and no other, was seen in one state only: one uid, one password, never deleted.
+    fn assert_unchanged(&self, names: &BTreeSet<String>) {
+        let states = self.states.lock().unwrap();
+        let changed: HashMap<_, _> = states.iter().filter(|(_, states)| states.len() != 1).collect();
+        assert!(changed.is_empty(), "changed: {changed:#?}");
+        assert_eq!(&states.keys().cloned().collect::<BTreeSet<_>>(), names);
+    }
+}
+
+impl Drop for SecretsSeen {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,82 @@
+//! The programs that tests call, and the plugins that they give to the host.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::{Output, Stdio},
+};
+
+use pilothouse_harness::workspace;
+use tempfile::TempDir;
+use tokio::{io::AsyncWriteExt, process::Command};
+
+/// A plugin that `make plugins` has built.
+///
+/// # Panics
+/// If it has not.
+pub fn plugin(name: &str) -> PathBuf {
+    let path = workspace::target_directory().join("plugins").join(name).with_extension("wasm");
+    assert!(path.is_file(), "no plugin at {}: run `make plugins`", path.display());
+    path
+}
+
+/// A new directory with these plugins, for `--plugins`.
+pub fn plugin_directory(plugins: &[PathBuf]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for plugin in plugins {
+        std::fs::copy(plugin, directory.path().join(plugin.file_name().unwrap())).unwrap();
+    }
+    directory
+}
+
+/// The command `pilothouse`, as [`Host`](pilothouse_harness::Host) would run it.
+pub fn pilothouse() -> PathBuf {
+    std::env::var_os("PILOTHOUSE_BIN").map_or_else(|| workspace::binary("pilothouse"), PathBuf::from)
+}
+
+/// Runs a program with this standard input and returns all of its output. It ends with the test.
+pub async fn try_run_with<A: AsRef<OsStr>>(
+    program: &Path,
+    arguments: impl IntoIterator<Item = A>,
+    input: &[u8],
+) -> Output {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    let mut stdin = child.stdin.take().unwrap();
+    let write = async move {
+        // A program that does not read its input ends before all of it is written.
+        let _ = stdin.write_all(input).await;
+    };
+    let ((), output) = tokio::join!(write, child.wait_with_output());
+    output.unwrap()
+}
+
+/// Runs a program without input.
+pub async fn try_run<A: AsRef<OsStr>>(program: &Path, arguments: impl IntoIterator<Item = A>) -> Output {
+    try_run_with(program, arguments, &[]).await
+}
+
+/// Runs a program that succeeds and returns its standard output.
+///
+/// # Panics
+/// If it does not.
+pub async fn run<A: AsRef<OsStr>>(program: &Path, arguments: impl IntoIterator<Item = A>) -> String {
+    succeeded(&try_run(program, arguments).await)
+}
+
+pub(crate) fn succeeded(output: &Output) -> String {
+    assert!(
+        output.status.success(),
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout.clone()).unwrap()
+}

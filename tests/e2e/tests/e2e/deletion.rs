@@ -1,0 +1,84 @@
+//! From `kubectl delete` to nothing: the finalizer, then garbage collection.
+
+use pilothouse_harness::eventually;
+use serde_json::{Value, json};
+
+use crate::support::{
+    DEADLINE, POD_DISRUPTION_BUDGET, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET, World,
+};
+
+const CLUSTER: &str = "orders-db";
+const FINALIZER: &str = "db.example.com/cleanup";
+const KINDS: [crate::support::Kind; 4] = [STATEFUL_SET, SERVICE, SECRET, POD_DISRUPTION_BUDGET];
+
+async fn nothing_is_left(world: &World) {
+    world.gone(POSTGRES_CLUSTER, CLUSTER).await;
+    for kind in KINDS {
+        eventually(DEADLINE, &format!("every {} to be gone", kind.1), || async {
+            let left = world.list(kind).await;
+            anyhow::ensure!(left.is_empty(), "{left:?}");
+            Ok(true)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn deleting_a_cluster_runs_its_finalizer_and_leaves_nothing() {
+    let world = World::deployed("delete").await;
+    let _host = world.host().await;
+    world.cluster(CLUSTER, 3).await;
+    let cluster = world.ready(POSTGRES_CLUSTER, CLUSTER).await;
+    assert_eq!(cluster["metadata"]["finalizers"], json!([FINALIZER]));
+    let mark = world.mark().await;
+    world.kubectl("delete pgc orders-db --timeout=120s").await;
+    nothing_is_left(&world).await;
+
+    let writes = world.writes_since(mark).await;
+    let of_primary = writes.iter().filter(|write| write.resource == "postgresclusters");
+    let of_primary: Vec<_> = of_primary.map(|write| (write.verb.as_str(), write.subresource.as_str())).collect();
+    assert_eq!(of_primary, [("patch", "")], "one patch, which removes the finalizer");
+}
+
+#[tokio::test]
+async fn a_deletion_while_the_host_is_down_is_finished_after_its_start() {
+    let world = World::deployed("delete-down").await;
+    let host = world.host().await;
+    world.cluster(CLUSTER, 1).await;
+    world.ready(POSTGRES_CLUSTER, CLUSTER).await;
+    let ended = host.terminate().await.unwrap();
+    assert_eq!(ended, "exit status: 0");
+
+    let mark = world.mark().await;
+    world.delete(POSTGRES_CLUSTER, CLUSTER).await;
+    let waiting = world.get(POSTGRES_CLUSTER, CLUSTER).await.expect("the finalizer holds it");
+    assert!(waiting["metadata"]["deletionTimestamp"].is_string(), "{waiting}");
+    assert_eq!(waiting["metadata"]["finalizers"], json!([FINALIZER]));
+    assert!(world.get(STATEFUL_SET, CLUSTER).await.is_some(), "children go after their owner, not before");
+
+    host.restart().await.unwrap();
+    nothing_is_left(&world).await;
+    let others: Vec<_> = world.events_since(mark).await;
+    let patches = others.iter().filter(|event| event.resource == "postgresclusters" && event.verb == "patch");
+    let users: Vec<_> = patches.map(|event| event.user.as_str()).collect();
+    assert_eq!(users, [world.user.as_str()], "only the host takes its finalizer off");
+}
+
+#[tokio::test]
+async fn a_finalizer_of_somebody_else_is_waited_for_and_kept() {
+    const OTHER: &str = "example.com/audit";
+    let world = World::deployed("delete-other").await;
+    let _host = world.host().await;
+    world.cluster(CLUSTER, 1).await;
+    world.ready(POSTGRES_CLUSTER, CLUSTER).await;
+    world.edit(POSTGRES_CLUSTER, CLUSTER, &json!({"metadata": {"finalizers": [OTHER, FINALIZER]}})).await;
+    world.delete(POSTGRES_CLUSTER, CLUSTER).await;
+    eventually(DEADLINE, "the host's finalizer to go", || async {
+        let cluster = world.get(POSTGRES_CLUSTER, CLUSTER).await.expect("the other finalizer holds it");
+        anyhow::ensure!(cluster["metadata"]["finalizers"] == json!([OTHER]), "{}", cluster["metadata"]);
+        Ok(true)
+    })
+    .await;
+    world.edit(POSTGRES_CLUSTER, CLUSTER, &json!({"metadata": {"finalizers": Value::Null}})).await;
+    nothing_is_left(&world).await;
+}

@@ -1,0 +1,19 @@
+//! The host as it is installed: its binary, real plugins, the account and rights of `deploy/`, a real API server.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod at_rest;
+mod authors;
+mod bad_input;
+mod crash;
+mod deletion;
+mod drift;
+mod hostile;
+mod hot_reload;
+mod life;
+mod mounted;
+mod outage;
+mod refusals;
+mod rights;
+mod scaling;
+mod stamped;
+mod support;
