@@ -81,7 +81,8 @@ test-faults: build plugins harness control-plane ## The long fault tests: the ho
 
 .PHONY: bench
 bench: build plugins harness control-plane ## Measure and print the table
-	tests/bench/run.sh $(TARGET)
+	cargo build --release --locked --package pilothouse-bench --bins
+	$(TARGET)/release/bench
 
 .PHONY: clean
 clean: ## Remove what was built here; the cache in ~/.cache/pilothouse stays

@@ -102,7 +102,7 @@ struct Inbox {
     queue: Queue,
     /// Namespaces in which a related object changed.
     related: Mutex<HashSet<Option<Arc<str>>>>,
-    /// UIDs of children that are gone.
+    /// UIDs of primaries and children that are gone.
     buried: Mutex<Vec<Arc<str>>>,
     /// A watch changed its state.
     state: AtomicBool,
@@ -120,7 +120,10 @@ impl Inbox {
                     Wake::changed(delta.resource_version).resetting(delta.edited)
                 };
                 self.queue.add(delta.key, wake);
-                return;
+                if delta.change != Change::Deleted {
+                    return;
+                }
+                lock(&self.buried).push(delta.uid);
             }
             News::Child { owner, uid, change, resource_version } => {
                 // At the start every primary is looked at anyway.
@@ -230,6 +233,7 @@ impl ControllerLoop {
     fn take_in(&self) {
         for uid in std::mem::take(&mut *lock(&self.inbox.buried)) {
             self.applier.forget(&uid);
+            self.statuses.forget(&uid);
         }
         let namespaces = std::mem::take(&mut *lock(&self.inbox.related));
         if namespaces.is_empty() {

@@ -24,6 +24,9 @@ use crate::view::View;
 
 /// Longest message in the condition, bytes: what is longer is read in the log.
 const MESSAGE_BYTES_MAX: usize = 1_024;
+/// Time until a pass that changed children is followed by one that sees them: soon, for the status may depend on it,
+/// and not at once, for a plugin that changes something each time must not go round as fast as it can.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What every pass of a controller needs. Shared, never changed while a pass runs.
 pub(crate) struct Pass {
@@ -200,7 +203,12 @@ impl Pass {
         ended.written.extend(report.written_versions());
         ended.rejected = report.rejected().cloned().collect();
         self.count_writes(&report);
-        let verdict = judge(&plan, &report);
+        let mut verdict = judge(&plan, &report);
+        if let Ending::Settled(again) = &mut verdict.ending
+            && report.changed()
+        {
+            *again = Some(again.map_or(LOOK_AGAIN, |asked| asked.min(LOOK_AGAIN)));
+        }
         let primary = &snapshot.primary;
         for event in &plan.events {
             self.events.record(primary, event);

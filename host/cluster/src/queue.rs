@@ -164,13 +164,14 @@ impl Queue {
             granted.as_mut().enable();
             let due = {
                 let mut turns = self.0.lock();
-                turns.dispatch(now());
+                let now = now();
+                turns.dispatch(now);
                 if let Some(started) = turns.take(self.0.id) {
                     drop(turns);
                     waiting.done();
                     return Pass { queue: Arc::clone(&self.0), started, finished: false };
                 }
-                turns.keys(self.0.id).and_then(|keys| keys.next_due())
+                turns.keys(self.0.id).and_then(|keys| keys.next_due(now))
             };
             let is_due = async {
                 match due {
@@ -264,6 +265,8 @@ fn now() -> std::time::Instant {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use pilothouse_model::settings::BackoffSettings;
     use tokio::task::JoinSet;
     use tokio::time::timeout;
@@ -335,21 +338,21 @@ mod tests {
         let plugins = [scheduler.plugin(3), scheduler.plugin(10), scheduler.plugin(10)];
         // The last plugin has two queues, which share its turns.
         let queues = [0, 1, 2, 2].map(|at: usize| plugins[at].queue(settings()));
-        let done = Arc::new(Mutex::new([0_u64; 4]));
+        let (done, begun) = (Arc::new(Mutex::new([0; 4])), Arc::new(AtomicU64::new(0)));
         let mut tasks = JoinSet::new();
         for (at, queue) in queues.into_iter().enumerate() {
             queue.add_all((0..1_000).map(key), Wake::resync());
-            let (scheduler, done) = (scheduler.clone(), Arc::clone(&done));
+            let (scheduler, done, begun) = (scheduler.clone(), Arc::clone(&done), Arc::clone(&begun));
             tasks.spawn(async move {
                 let mut passes = JoinSet::new();
                 loop {
                     let pass = queue.next().await;
                     assert!(scheduler.running() <= 6);
                     let done = Arc::clone(&done);
+                    // 10 s each on average, and no two at the same instant.
+                    let lasts_ms = 7_000 + begun.fetch_add(997, Ordering::Relaxed) % 6_000;
                     passes.spawn(async move {
-                        // 10 s each on average, and no two at the same instant.
-                        let passes: u64 = done.lock().unwrap().iter().sum();
-                        tokio::time::sleep(Duration::from_millis(7_000 + passes * 997 % 6_000)).await;
+                        tokio::time::sleep(Duration::from_millis(lasts_ms)).await;
                         done.lock().unwrap()[at] += 1;
                         pass.finish(DONE, &[]);
                     });

@@ -34,6 +34,11 @@ impl Kind {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
+    /// Whether both are one kind, in whatever versions: every object of it has all of them.
+    pub fn is_version_of(&self, other: &Self) -> bool {
+        self.group == other.group && self.kind == other.kind
+    }
+
     /// True for the core Secret, whose values guests do not see.
     pub fn is_secret(&self) -> bool {
         self.group.is_empty() && self.kind == "Secret"

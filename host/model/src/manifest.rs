@@ -124,7 +124,7 @@ fn yes() -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Related {
-    /// Name of the answer in `observed.related`; also the prefix that `look-up` queries of this kind are checked by.
+    /// Name of the answer in `observed.related`.
     pub name: String,
     /// What it is.
     pub resource: Resource,
@@ -225,11 +225,11 @@ impl Manifest {
         if self.controllers.is_empty() {
             return Err(ManifestError::new("controllers", "is empty: name at least one primary kind"));
         }
-        let mut primaries = BTreeSet::new();
         for (at, controller) in self.controllers.iter().enumerate() {
             let path = format!("controllers[{at}]");
-            if !primaries.insert(controller.primary.kind()) {
-                let problem = format!("{} has a controller already", controller.primary.kind());
+            let kind = controller.primary.kind();
+            if self.controllers[..at].iter().any(|other| other.primary.kind().is_version_of(&kind)) {
+                let problem = format!("{kind} has a controller already: one serves all versions of a kind");
                 return Err(ManifestError::new(format_args!("{path}.primary"), problem));
             }
             controller.check(&path)?;
@@ -267,7 +267,6 @@ impl Controller {
             let problem = format!("{count} kinds and rules, at most {} would be right", Manifest::KINDS_MAX);
             return Err(ManifestError::new(path, problem));
         }
-        let mut kinds = BTreeSet::new();
         for (at, child) in self.children.iter().enumerate() {
             let path = format!("{path}.children[{at}].resource");
             child.resource.check(&path)?;
@@ -279,8 +278,10 @@ impl Controller {
                 );
                 return Err(ManifestError::new(path, problem));
             }
-            if !kinds.insert(child.resource.kind()) {
-                return Err(ManifestError::new(path, format!("{} is named twice", child.resource.kind())));
+            let kind = child.resource.kind();
+            if self.children[..at].iter().any(|other| other.resource.kind().is_version_of(&kind)) {
+                let problem = format!("{kind} is named twice: its objects are the same in all versions");
+                return Err(ManifestError::new(path, problem));
             }
         }
         let mut names = BTreeSet::new();
@@ -385,8 +386,16 @@ mod tests {
         twice["controllers"][0]["children"] = json!([child.clone(), child]);
         assert_eq!(
             error(&twice),
-            "manifest: controllers[0].children[1].resource: ConfigMap.v1 is named twice"
+            "manifest: controllers[0].children[1].resource: ConfigMap.v1 is named twice: its objects are the same in all versions"
         );
+        twice["controllers"][0]["children"][1]["resource"]["version"] = json!("v2");
+        assert!(error(&twice).contains("ConfigMap.v2 is named twice"), "{}", error(&twice));
+
+        let mut versions = minimal();
+        let mut second = versions["controllers"][0].clone();
+        second["primary"]["version"] = json!("v2");
+        versions["controllers"].as_array_mut().unwrap().push(second);
+        assert!(error(&versions).contains("Web.v2.example.com has a controller already"), "{}", error(&versions));
 
         let mut finalizer = minimal();
         finalizer["controllers"][0]["finalizer"] = json!("cleanup");

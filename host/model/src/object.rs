@@ -242,10 +242,16 @@ impl Object {
             }
         }
         // Client-side apply copies the whole Secret into this annotation.
-        if let Some(annotations) = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+            // A file may say anything here; a Secret that is not marked would be taken for one with empty values.
+            let mut annotations = match metadata.remove("annotations") {
+                Some(Value::Object(annotations)) => annotations,
+                _ => serde_json::Map::new(),
+            };
             annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+            annotations.insert(BLANKED_ANNOTATION.to_owned(), Value::String("true".to_owned()));
+            metadata.insert("annotations".to_owned(), Value::Object(annotations));
         }
-        value["metadata"]["annotations"][BLANKED_ANNOTATION] = Value::String("true".to_owned());
         Cow::Owned(value.to_string())
     }
 }
@@ -513,6 +519,18 @@ mod tests {
         assert_eq!(seen["data"], json!({"password": ""}));
         assert_eq!(seen["metadata"]["annotations"][BLANKED_ANNOTATION], "true");
         assert!(!format!("{object:?}").contains("c2VjcmV0"));
+    }
+
+    #[test]
+    fn a_secret_with_malformed_annotations_is_blanked_and_marked() {
+        for annotations in [json!(null), json!("x"), json!(["x"])] {
+            let secret = json!({"apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": "s", "annotations": annotations}, "data": {"password": "c2VjcmV0"}});
+            let seen: Value =
+                serde_json::from_str(&Object::from_value(&secret).unwrap().guest_json()).unwrap();
+            assert_eq!(seen["metadata"]["annotations"], json!({BLANKED_ANNOTATION: "true"}));
+            assert_eq!(seen["data"], json!({"password": ""}));
+        }
     }
 
     #[test]

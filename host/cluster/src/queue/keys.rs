@@ -331,8 +331,10 @@ impl Keys {
         self.later.insert((at, self.tickets), key.clone());
     }
 
-    /// When the next key becomes due by itself.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
+    /// When the next key that is not due becomes so.
+    pub(crate) fn next_due(&mut self, now: Instant) -> Option<Instant> {
+        // What is due and cannot start yet must not make anybody look again and again.
+        self.advance(now);
         self.later.first_key_value().map(|((at, _), _)| *at)
     }
 
@@ -457,7 +459,7 @@ mod tests {
         for failures in 0..16 {
             assert_eq!(keys.start(now).unwrap().failures, failures);
             keys.finish(&key("a"), Outcome::Failed { not_before: None }, &[], now);
-            let due = keys.next_due().unwrap();
+            let due = keys.next_due(now).unwrap();
             delays.push(due - now);
             now = due;
         }
@@ -473,7 +475,7 @@ mod tests {
         keys.add(key("a"), Wake::change().resetting(true), now);
         assert_eq!(keys.start(now).unwrap().failures, 0);
         keys.finish(&key("a"), Outcome::Failed { not_before: Some(7 * SECOND) }, &[], now);
-        assert_eq!(keys.next_due().unwrap() - now, 7 * SECOND);
+        assert_eq!(keys.next_due(now).unwrap() - now, 7 * SECOND);
         now += 7 * SECOND;
         assert_eq!(keys.start(now).unwrap().failures, 1);
         keys.finish(&key("a"), success(), &[], now);
@@ -493,12 +495,12 @@ mod tests {
             keys.add(key("a"), Wake::change(), now);
             keys.start(now).unwrap();
             keys.finish(&key("a"), Outcome::Success { requeue_after: requeue }, &[], now);
-            let after = keys.next_due().unwrap() - now;
+            let after = keys.next_due(now).unwrap() - now;
             assert!((from..=to).contains(&after), "{requeue:?}: {after:?}");
         }
         keys.start(now + SECOND).unwrap();
         keys.finish(&key("a"), Outcome::Rest, &[], now);
-        assert!(keys.next_due().unwrap() >= now + 540 * SECOND, "what cannot succeed is not tried again soon");
+        assert!(keys.next_due(now).unwrap() >= now + 540 * SECOND, "what cannot succeed is not tried again soon");
     }
 
     #[test]

@@ -2,14 +2,15 @@
 //! its slice makes room for calls that wait.
 //!
 //! - A call that waits for its first turn is *fresh*. Fresh calls queue in the lane of their plugin; lanes take turns.
-//! - A call that has run for [`SLICE`] of CPU time is *slow*. At each tick it gives its permit to a waiting call and
-//!   is *parked*: its thread and its instance wait, at the end of the queue of parked calls.
-//! - Fresh calls go first, but after [`FRESH_IN_A_ROW_MAX`] of them one parked call gets its turn.
+//! - A call that has run for [`turn::SLICE`] of CPU time is *slow*. At each tick it gives its permit to a waiting call
+//!   and is *parked*: its thread and its instance wait, at the end of the queue of parked calls.
+//! - Fresh calls go before parked ones, and of the fresh ones those of plugins that are known to be quick; but after
+//!   [`schedule::IN_A_ROW_MAX`] such favours it is the others' turn.
 //! - Parked calls keep their instance slot, so slow plugins may not take them all: a plugin whose last call was slow
 //!   has at most `permits` started calls, and such plugins together at most half of the slots. The other half is
 //!   always there for the quick ones.
 //!
-//! So ten looping plugins cost a neighbour's call about one tick, and share the processors among themselves. Time is
+//! So looping plugins cost a neighbour's call about one tick, and share the processors among themselves. Time is
 //! counted apart: CPU time by the thread's own clock, waiting by the wall clock; a neighbour's CPU time is neither.
 //!
 //! Nothing here knows wasmtime: the engine is told of a tick by a closure.
@@ -75,11 +76,18 @@ pub(crate) struct Lane {
     started_slow: AtomicUsize,
     /// The last call that ended was slow. Changed under the state's lock only.
     last_slow: AtomicBool,
+    /// The last call that ended was not. Changed under the state's lock only.
+    last_quick: AtomicBool,
 }
 
 impl Lane {
     fn is_slow(&self) -> bool {
         self.last_slow.load(Ordering::Relaxed) || self.started_slow.load(Ordering::Relaxed) > 0
+    }
+
+    /// Not the opposite: of a new plugin nothing is known.
+    fn is_quick(&self) -> bool {
+        self.last_quick.load(Ordering::Relaxed) && !self.is_slow()
     }
 }
 
@@ -95,7 +103,7 @@ impl Turns {
         permits + PARKED_MAX
     }
 
-    /// Starts `permits` threads, and the one that calls `tick` each [`TICK`] while a call is running.
+    /// Starts `permits` threads, and the one that calls `tick` each [`threads::TICK`] while a call is running.
     pub(crate) fn new(permits: usize, tick: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let shared = Arc::new(Shared { permits, ..Shared::default() });
         // Made before the first thread, so that an error below ends those that run already.

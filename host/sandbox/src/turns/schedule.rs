@@ -8,8 +8,8 @@ use std::time::Instant;
 use super::turn::{Seat, Turn};
 use super::{Job, Lane, Terms, Turns};
 
-/// Fresh calls that may overtake a parked one, so that many quick plugins do not starve a slow one.
-const FRESH_IN_A_ROW_MAX: u32 = 4;
+/// Calls that may overtake others of less favour, one after another, so that these do not starve.
+const IN_A_ROW_MAX: u32 = 4;
 
 /// A fresh call.
 pub(super) struct Waiting {
@@ -41,6 +41,7 @@ pub(super) struct State {
     pub(super) started_slow: usize,
     pub(super) fresh: VecDeque<LaneQueue>,
     pub(super) fresh_in_a_row: u32,
+    pub(super) quick_in_a_row: u32,
     pub(super) parked: VecDeque<Arc<Seat>>,
     /// They count as running already.
     pub(super) handed: VecDeque<Handed>,
@@ -72,7 +73,7 @@ impl Shared {
     /// Hands out free permits. `spare` threads will look for work by themselves, without being woken.
     pub(super) fn dispatch(self: &Arc<Self>, state: &mut State, spare: usize) {
         while state.running < self.permits {
-            let parked_first = state.fresh_in_a_row >= FRESH_IN_A_ROW_MAX && !state.parked.is_empty();
+            let parked_first = state.fresh_in_a_row >= IN_A_ROW_MAX && !state.parked.is_empty();
             let fresh = if parked_first { None } else { self.take_fresh(state) };
             if let Some(handed) = fresh {
                 state.fresh_in_a_row += 1;
@@ -94,22 +95,24 @@ impl Shared {
     }
 
     /// The next fresh call that may start, and its turn. The caller counts it as running.
-    pub(super) fn take_fresh(self: &Arc<Self>, state: &mut State) -> Option<Handed> {
-        for _ in 0..state.fresh.len() {
-            let mut queue = state.fresh.pop_front()?;
-            let next = if self.may_start(state, &queue.lane) { queue.waiting.pop_front() } else { None };
-            let lane = Arc::clone(&queue.lane);
-            if !queue.waiting.is_empty() {
-                state.fresh.push_back(queue);
-            }
-            let Some(Waiting { job, terms, since }) = next else { continue };
-            let turn = Turn::start(Arc::clone(self), state, lane, terms, since.elapsed());
-            return Some(Handed { job, turn });
+    fn take_fresh(self: &Arc<Self>, state: &mut State) -> Option<Handed> {
+        let favour_quick = state.quick_in_a_row < IN_A_ROW_MAX;
+        let may_start = |queue: &LaneQueue| self.may_start(state, &queue.lane);
+        let favoured = |queue: &LaneQueue| queue.lane.is_quick() == favour_quick && may_start(queue);
+        let fresh = &state.fresh;
+        let at = fresh.iter().position(favoured).or_else(|| fresh.iter().position(may_start))?;
+        let mut queue = state.fresh.remove(at)?;
+        let lane = Arc::clone(&queue.lane);
+        state.quick_in_a_row = if lane.is_quick() { state.quick_in_a_row + 1 } else { 0 };
+        let Waiting { job, terms, since } = queue.waiting.pop_front()?;
+        if !queue.waiting.is_empty() {
+            state.fresh.push_back(queue);
         }
-        None
+        let turn = Turn::start(Arc::clone(self), state, lane, terms, since.elapsed());
+        Some(Handed { job, turn })
     }
 
-    pub(super) fn may_start(&self, state: &State, lane: &Lane) -> bool {
+    fn may_start(&self, state: &State, lane: &Lane) -> bool {
         let slots = Turns::slots(self.permits);
         if lane.is_slow() {
             lane.started.load(Ordering::Relaxed) < self.permits && state.started_slow < slots / 2

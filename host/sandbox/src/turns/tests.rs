@@ -74,21 +74,44 @@ fn no_more_than_the_permitted_calls_run_and_all_do() {
     assert!(at_once.iter().all(|at_once| *at_once <= 2), "{at_once:?}");
 }
 
-#[test]
-fn lanes_take_turns() {
-    let turns = turns(1);
-    let gate = gate(&turns);
+/// The order in which calls run that were all waiting when the only permit became free.
+fn order(turns: &Turns, calls: &[(&Arc<Lane>, &'static str)]) -> Vec<&'static str> {
+    let gate = gate(turns);
     let (sender, order) = mpsc::channel();
-    let (busy, other) = (Arc::default(), Arc::default());
-    for (lane, name) in [(&busy, "a"), (&busy, "b"), (&busy, "c"), (&other, "x")] {
-        let sender = sender.clone();
-        submit(&turns, lane, move |turn| {
+    for (lane, name) in calls {
+        let (sender, name) = (sender.clone(), *name);
+        submit(turns, lane, move |turn| {
             sender.send(name).unwrap();
             drop(turn);
         });
     }
     drop((gate, sender));
-    assert_eq!(order.iter().collect::<Vec<_>>(), ["a", "x", "b", "c"]);
+    order.iter().collect()
+}
+
+#[test]
+fn lanes_take_turns() {
+    let turns = turns(1);
+    let (busy, other) = (Arc::default(), Arc::default());
+    // Once each, so that both are known.
+    order(&turns, &[(&busy, "a"), (&other, "x")]);
+    assert_eq!(
+        order(&turns, &[(&busy, "a"), (&busy, "b"), (&busy, "c"), (&other, "x")]),
+        ["a", "x", "b", "c"]
+    );
+}
+
+#[test]
+fn plugins_that_are_known_to_be_quick_go_first_but_not_for_ever() {
+    let turns = turns(1);
+    let (known, new) = (Arc::default(), Arc::default());
+    order(&turns, &[(&known, "k")]);
+    let mut calls = vec![(&new, "n")];
+    calls.extend([(&known, "k"); 6]);
+    let order = order(&turns, &calls);
+    let overtaken = order.iter().take_while(|name| **name == "k").count();
+    assert!((1..=4).contains(&overtaken), "{order:?}");
+    assert_eq!(order.len(), 7);
 }
 
 #[test]

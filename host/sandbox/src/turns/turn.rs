@@ -141,6 +141,7 @@ impl Drop for Turn {
         self.lane.started.fetch_sub(1, Ordering::Relaxed);
         self.lane.started_slow.fetch_sub(usize::from(self.is_slow), Ordering::Relaxed);
         self.lane.last_slow.store(self.is_slow, Ordering::Relaxed);
+        self.lane.last_quick.store(!self.is_slow, Ordering::Relaxed);
         // This thread looks for work next.
         shared.dispatch(&mut state, 1);
     }

@@ -214,6 +214,8 @@ fn neighbours() -> Result<()> {
     let looping = (0..10)
         .map(|number| prepare(&pilothouse_guests::variant(pilothouse_guests::hostile(), number)))
         .collect::<Result<Vec<_>, _>>()?;
+    let known = sandbox.reconcile_blocking(&neighbour, &Limits::default(), request());
+    known.result?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
     let mut delays = runtime.block_on(async {
         let endless = Arc::new(Request {

@@ -10,27 +10,27 @@ use std::{
 use tempfile::TempDir;
 
 /// See the module.
-pub struct Mounted {
+pub(crate) struct Mounted {
     directory: TempDir,
     writes: u32,
 }
 
 impl Mounted {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap(), writes: 0 }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
     /// The path under which a pod sees a file.
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
     /// Shows these files and no others, by kubelet's steps in kubelet's order.
-    pub fn show(&mut self, files: &[(&str, &[u8])]) {
+    pub(crate) fn show(&mut self, files: &[(&str, &[u8])]) {
         self.writes += 1;
         let data = self.path().join("..data");
         let before = fs::read_link(&data).ok();

@@ -1,9 +1,9 @@
 //! A change of `spec.replicas` is one write of one field.
 
-use pilothouse_harness::AuditEvent;
+use pilothouse_harness::{AuditEvent, eventually};
 use serde_json::{Value, json};
 
-use crate::support::{POSTGRES_CLUSTER, STATEFUL_SET, World};
+use crate::support::{DEADLINE, POSTGRES_CLUSTER, STATEFUL_SET, World};
 
 const CLUSTER: &str = "orders-db";
 
@@ -34,8 +34,13 @@ async fn each_edit_of_replicas_is_one_write_of_one_field() {
         let mark = world.mark().await;
         let mut before = written_by_us(world.get(STATEFUL_SET, CLUSTER).await.unwrap());
         world.edit(POSTGRES_CLUSTER, CLUSTER, &json!({"spec": {"replicas": replicas}})).await;
-        let cluster = world.ready(POSTGRES_CLUSTER, CLUSTER).await;
-        assert_eq!(cluster["status"]["readyReplicas"], replicas);
+        // All that follows from the edit: the StatefulSet controller's work, and the status that tells of it.
+        eventually(DEADLINE, &format!("{replicas} replicas to be ready"), || async {
+            let cluster = world.ready(POSTGRES_CLUSTER, CLUSTER).await;
+            anyhow::ensure!(cluster["status"]["readyReplicas"] == replicas, "{}", cluster["status"]);
+            Ok(true)
+        })
+        .await;
 
         let after = written_by_us(world.get(STATEFUL_SET, CLUSTER).await.unwrap());
         before["spec"]["replicas"] = json!(replicas);
