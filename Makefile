@@ -36,7 +36,9 @@ harness:
 
 .PHONY: wasm-target
 wasm-target:
-	@ls "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" >/dev/null 2>&1 || rustup target add $(WASM)
+	@for target in $(WASM) wasm32-wasip1; do \
+	  [[ -d $$(rustc --print sysroot)/lib/rustlib/$$target ]] || rustup target add $$target; \
+	done
 
 .PHONY: plugins
 plugins: wasm-target ## All plugins as components: target/plugins/NAME.wasm

@@ -17,7 +17,7 @@ use pilothouse_model::backoff;
 use pilothouse_model::condition::Reason;
 use pilothouse_model::kind::Kind;
 use pilothouse_model::manifest::Controller;
-use pilothouse_model::names::Key;
+use pilothouse_model::names::{Key, PluginName};
 use pilothouse_model::settings::{BackoffSettings, Mode};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -43,7 +43,7 @@ pub(crate) async fn run(
 ) {
     let plugin = Arc::clone(&versions.borrow_and_update());
     let name = &plugin.prepared.manifest().name;
-    let gate = shared.health.gate(format!("plugin {name}, {}", kind.kind), "setting up");
+    let gate = shared.health.gate(gate_name(name, &kind), "setting up");
     // Watches begin when there is something to watch.
     let ready = loop {
         let version = Arc::clone(&versions.borrow_and_update());
@@ -55,6 +55,11 @@ pub(crate) async fn run(
         }
     };
     ControllerLoop::new(shared, kind, ready, gate).run(versions, stop).await;
+}
+
+/// Names the gate of one controller: the same for the controller that opens it and for whoever waits for it.
+pub(crate) fn gate_name(plugin: &PluginName, kind: &Kind) -> String {
+    format!("plugin {plugin}, {kind}")
 }
 
 /// Applies the CRD if the host was told to, and checks that the API server has the kinds as the manifest says. Tried
@@ -162,7 +167,7 @@ struct ControllerLoop {
     statuses: Arc<StatusWriter>,
     metrics: Arc<ControllerMetrics>,
     gate: Gate,
-    passes: JoinSet<(Key, Ended)>,
+    passes: JoinSet<(queue::Pass, Ended)>,
     /// What a new version needs done; ends with the controller.
     chores: JoinSet<()>,
     /// What was refused or failed in the last pass of a key, for the next; only of keys where something was.
@@ -270,34 +275,41 @@ impl ControllerLoop {
             %key,
             generation = %self.plugin.generation
         );
-        let slowest = Duration::from_millis(self.plugin.settings.backoff.cap_ms);
-        let (queue, metrics) = (self.inbox.queue.clone(), Arc::clone(&self.metrics));
-        metrics.queue_depth(queue.stats().due);
+        let metrics = Arc::clone(&self.metrics);
+        metrics.queue_depth(self.inbox.queue.stats().due);
         let run = async move {
             let begun = Instant::now();
             metrics.pass_begins();
             let ended = pass.run(&key, &last).await;
             metrics.pass_ends(begun.elapsed(), ended.failure.map(Reason::as_str));
-            if ended.ending == Ending::Gone {
-                queue.forget(&key);
-            }
-            next.finish(outcome(ended.ending, slowest), &ended.written);
-            (key, ended)
+            (next, ended)
         };
         self.passes.spawn(run.instrument(span));
     }
 
-    fn finish(&mut self, ended: Result<(Key, Ended), tokio::task::JoinError>) {
-        match ended {
-            Ok((key, ended)) if ended.rejected.is_empty() => {
-                self.rejected.remove(&key);
-            }
-            Ok((key, ended)) => {
-                self.rejected.insert(key, ended.rejected);
-            }
+    /// Here and not in the pass's own task: the key's next pass must not begin before what this one leaves is kept.
+    fn finish(&mut self, ended: Result<(queue::Pass, Ended), tokio::task::JoinError>) {
+        let (pass, ended) = match ended {
+            Ok(ended) => ended,
             // Our own bug, and its key's alone: the others go on, and this one is tried again with backoff.
             Err(error) => {
                 tracing::error!(kind = %self.kind, %error, "a pass ended by a panic, which is a bug of the host");
+                return;
+            }
+        };
+        let key = pass.key().clone();
+        if ended.rejected.is_empty() {
+            self.rejected.remove(&key);
+        } else {
+            self.rejected.insert(key.clone(), ended.rejected);
+        }
+        let slowest = Duration::from_millis(self.plugin.settings.backoff.cap_ms);
+        pass.finish(outcome(ended.ending, slowest), &ended.written);
+        if ended.ending == Ending::Gone && self.view.primary(&key).is_none() {
+            self.inbox.queue.forget(&key);
+            // Created again in between, it would have been forgotten with its predecessor.
+            if self.view.primary(&key).is_some() {
+                self.inbox.queue.add(key, Wake::change());
             }
         }
     }
@@ -340,7 +352,7 @@ impl ControllerLoop {
         &self.plugin.prepared.manifest().controllers[self.at]
     }
 
-    fn plugin_name(&self) -> &pilothouse_model::names::PluginName {
+    fn plugin_name(&self) -> &PluginName {
         &self.plugin.prepared.manifest().name
     }
 }

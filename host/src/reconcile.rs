@@ -119,6 +119,11 @@ impl Pass {
             }
             _ => primary,
         };
+        if primary.meta().deleting != deleting {
+            // Its deletion began meanwhile, before our finalizer was there.
+            ended.ending = Ending::Gone;
+            return ended;
+        }
 
         let now = now();
         let snapshot = self.view.snapshot(primary);
@@ -143,7 +148,7 @@ impl Pass {
             let request = Arc::new(snapshot.request(deleting, &self.plugin.config, now, seed, last));
             let reply = self.sandbox.reconcile(&self.plugin.prepared, limits, request).await;
             self.metrics.call(reply.usage.cpu, reply.usage.memory_bytes_peak);
-            log_lines(&reply.logs);
+            log_lines(&reply.logs, reply.usage.log_lines_dropped);
             let outcome = match reply.result {
                 Ok(outcome) => outcome,
                 Err(error) => return Err((Arc::clone(&snapshot.primary), self.call_failed(&error))),
@@ -174,9 +179,21 @@ impl Pass {
             let rules =
                 self.manifest_controller().related.iter().filter(|rule| rule.selector.is_some()).count();
             snapshot.related.truncate(rules);
+            let mut bytes = 0_u64;
             for look_up in &plan.look_ups {
                 match self.view.look_up(look_up).await {
-                    Ok(found) => snapshot.related.push(found),
+                    Ok(found) => {
+                        bytes += found.objects.iter().map(|object| object.json().len() as u64).sum::<u64>();
+                        snapshot.related.push(found);
+                        if bytes > limits.memory_bytes {
+                            let message = format!(
+                                "look-up `{}`: the answers of this round are more than the plugin's memory limit of {} bytes can hold: ask for fewer objects",
+                                look_up.id, limits.memory_bytes
+                            );
+                            let verdict = Verdict::failed(Reason::LimitExceeded, Ending::Failed(None), &message);
+                            return Err((Arc::clone(&snapshot.primary), verdict));
+                        }
+                    }
                     Err(error) => {
                         let message = format!("look-up `{}`: {error}", look_up.id);
                         let verdict = Verdict::failed(Reason::WriteFailed, Ending::Failed(None), &message);
@@ -205,7 +222,7 @@ impl Pass {
         self.count_writes(&report);
         let mut verdict = judge(&plan, &report);
         if let Ending::Settled(again) = &mut verdict.ending
-            && report.changed()
+            && changed_children(&report)
         {
             *again = Some(again.map_or(LOOK_AGAIN, |asked| asked.min(LOOK_AGAIN)));
         }
@@ -249,23 +266,44 @@ impl Pass {
         if wanted.is_none() && host.is_none() {
             return;
         }
+        let Err(error) = self.write_status(primary, wanted, host, ended).await else { return };
+        tracing::debug!(%error, "status not written");
+        if failed {
+            return;
+        }
+        let verdict = write_failed(&error);
+        ended.failure = Some(Reason::WriteFailed);
+        ended.ending = verdict.ending;
+        self.say_failure(primary, &verdict.reconciled);
+        // A status that the schema refuses must not keep from the resource why.
+        if wanted.is_some()
+            && self.has_conditions
+            && !error.reason().is_transient()
+            && let Err(error) = self.write_status(primary, None, Some(&verdict.reconciled), ended).await
+        {
+            tracing::debug!(%error, "condition not written");
+        }
+    }
+
+    async fn write_status(
+        &self,
+        primary: &Arc<Object>,
+        wanted: Option<&serde_json::Map<String, serde_json::Value>>,
+        host: Option<&Reconciled>,
+        ended: &mut Ended,
+    ) -> Result<(), WriteError> {
         let now = now();
         let status = Status { wanted, host, generation: primary.meta().generation, now: &now };
-        match self.statuses.write(&self.manifest_controller().primary, primary, &status).await {
-            Ok(Some(object)) => {
-                self.take_response(object, ended);
-            }
-            Ok(None) => {}
-            Err(error) => {
-                tracing::debug!(%error, "status not written");
-                if !failed {
-                    ended.failure = Some(Reason::WriteFailed);
-                    let verdict = write_failed(&error);
-                    ended.ending = verdict.ending;
-                    self.say_failure(primary, &verdict.reconciled);
-                }
+        let written = self.statuses.write(&self.manifest_controller().primary, primary, &status).await?;
+        if let Some(object) = written {
+            let object = self.take_response(object, ended);
+            if !is_same_but_for_status(primary, &object) {
+                // The writer found a change in between, which this pass has not seen and the watch may tell no more:
+                // the response is the news.
+                ended.written.pop();
             }
         }
+        Ok(())
     }
 
     /// A Warning event when the condition's reason changes. The recorder counts repeats of the same message.
@@ -321,10 +359,33 @@ impl Pass {
     }
 }
 
+/// Whether the next pass sees other children than this one. A deletion that waits for finalizers says so by an event.
+fn changed_children(report: &Report) -> bool {
+    let changed =
+        |result: &WriteResult| matches!(result, WriteResult::Written(_) | WriteResult::Deleted { gone: true, .. });
+    report.entries.iter().any(|entry| changed(&entry.result))
+}
+
+fn is_same_but_for_status(before: &Object, after: &Object) -> bool {
+    let metadata = |object: &Object| {
+        let mut metadata = object.field("metadata");
+        if let Some(fields) = metadata.as_object_mut() {
+            fields.remove("resourceVersion");
+        }
+        metadata
+    };
+    before.meta().generation == after.meta().generation && metadata(before) == metadata(after)
+}
+
 /// What the plan and its report come to. The plugin's own word goes before that of the writes: it is the cause.
 fn judge(plan: &Plan, report: &Report) -> Verdict {
     match &plan.failure {
-        Some(Failure::Invalid(message)) => Verdict::failed(Reason::InvalidResource, Ending::Stuck, message),
+        Some(Failure::Invalid(message)) => {
+            // Only a change helps; but what was to be done all the same is tried again where that may help.
+            let transient = report.rejected().any(|rejected| rejected.reason.is_transient());
+            let ending = if transient { Ending::Failed(report.retry_after) } else { Ending::Stuck };
+            Verdict::failed(Reason::InvalidResource, ending, message)
+        }
         Some(Failure::Retry(message)) => {
             Verdict::failed(Reason::PluginFailed, Ending::Failed(report.retry_after), message)
         }
@@ -356,7 +417,7 @@ fn pace(reason: RejectReason, retry_after: Option<Duration>) -> Ending {
     if reason.is_transient() { Ending::Failed(retry_after) } else { Ending::Refused }
 }
 
-fn log_lines(lines: &[LogLine]) {
+fn log_lines(lines: &[LogLine], dropped: u32) {
     for line in lines {
         match line.level {
             Level::Debug => tracing::debug!(target: "plugin", "{}", line.message),
@@ -364,6 +425,9 @@ fn log_lines(lines: &[LogLine]) {
             Level::Warn => tracing::warn!(target: "plugin", "{}", line.message),
             Level::Error => tracing::error!(target: "plugin", "{}", line.message),
         }
+    }
+    if dropped > 0 {
+        tracing::warn!("{dropped} log lines over the limit are not shown");
     }
 }
 
@@ -377,4 +441,52 @@ pub(crate) fn now() -> String {
 fn seed() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use pilothouse_cluster::apply::Entry;
+    use pilothouse_model::kind::{Kind, Reference};
+    use serde_json::json;
+
+    use super::*;
+
+    fn report(results: Vec<WriteResult>) -> Report {
+        let entries = (0..).zip(results).map(|(index, result)| Entry { index, result }).collect();
+        Report { entries, retry_after: None }
+    }
+
+    fn rejected(reason: RejectReason) -> WriteResult {
+        let target = Reference { kind: Kind::new("", "v1", "X"), namespace: None, name: "x".into(), uid: None };
+        WriteResult::Rejected(Rejected { index: 0, target: Some(target), reason, message: String::new() })
+    }
+
+    #[test]
+    fn writes_beside_an_invalid_resource_are_tried_again_where_that_may_help() {
+        let plan = Plan { failure: Some(Failure::Invalid("spec.x".to_owned())), ..Plan::default() };
+        let ending = |results| judge(&plan, &report(results)).ending;
+        assert_eq!(ending(vec![]), Ending::Stuck);
+        assert_eq!(ending(vec![rejected(RejectReason::Invalid)]), Ending::Stuck);
+        assert_eq!(ending(vec![rejected(RejectReason::Unavailable)]), Ending::Failed(None));
+    }
+
+    #[test]
+    fn a_child_that_waits_for_its_finalizers_does_not_make_passes_go_round() {
+        let deleted = |gone| report(vec![WriteResult::NoOp, WriteResult::Deleted { uid: "u".to_owned(), gone }]);
+        assert!(!changed_children(&deleted(false)));
+        assert!(changed_children(&deleted(true)));
+    }
+
+    #[test]
+    fn a_change_that_a_status_write_ran_into_is_no_write_of_ours() {
+        let object = |version: &str, generation: u64, labels: serde_json::Value, ready: u64| {
+            let value = json!({"apiVersion": "example.com/v1", "kind": "Web", "status": {"ready": ready},
+                "metadata": {"name": "a", "resourceVersion": version, "generation": generation, "labels": labels}});
+            Object::from_value(&value).unwrap()
+        };
+        let before = object("1", 1, json!({}), 0);
+        assert!(is_same_but_for_status(&before, &object("2", 1, json!({}), 1)));
+        assert!(!is_same_but_for_status(&before, &object("3", 2, json!({}), 1)), "an edit of the spec");
+        assert!(!is_same_but_for_status(&before, &object("3", 1, json!({"a": "b"}), 1)), "an edit of a label");
+    }
 }

@@ -143,6 +143,8 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
 
     let mut supervisor = tokio::spawn(supervisor::supervise(shared, live, stop.clone()));
     let ended = tokio::select! {
+        // First: when the host is told to stop its parts end as well, and that is no failure.
+        biased;
         () = stop.cancelled() => Ok(()),
         failed = parts.first_end() => Err(RunError::Failed(failed)),
         _ = &mut supervisor => Err(RunError::Failed(anyhow!("the supervisor ended by itself, which is a bug"))),
@@ -205,7 +207,17 @@ fn sandbox() -> anyhow::Result<Sandbox> {
     let compiler = Compiler::Child { program, arguments: vec!["compile".to_owned()], limits };
     let mut options = SandboxOptions::new(compiler);
     options.cache_dir = cache_directory();
+    if let Some(limit) = container_memory() {
+        // The other half is for the objects that are watched and for the compiler.
+        options.memory_bytes_max = options.memory_bytes_max.min(limit / 2);
+    }
     Sandbox::new(options).map_err(Into::into)
+}
+
+/// Memory limit of the container, bytes; cgroup 2, then 1. None without one.
+fn container_memory() -> Option<u64> {
+    let files = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    files.iter().find_map(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok())
 }
 
 /// `$XDG_CACHE_HOME/pilothouse/compiled`, by default in `~/.cache`. None: compiled code is kept in memory.

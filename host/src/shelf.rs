@@ -90,7 +90,7 @@ impl<T: Offer> Shelf<T> {
             let taken = self.live.values().find(|other| {
                 other.name() != plugin.name()
                     && other.origin() != plugin.origin()
-                    && other.kinds().contains(&kind)
+                    && other.kinds().iter().any(|served| served.is_version_of(&kind))
             });
             if let Some(other) = taken {
                 return Err(Waits::KindTaken { kind, by: other.name().clone() });
@@ -107,7 +107,8 @@ impl<T: Offer> Shelf<T> {
         if let Some(old) = self.live.insert(plugin.name().clone(), plugin)
             && old.origin() != &origin
         {
-            self.waiting.insert(old.origin().clone(), old);
+            // What its origin offered since, and could not serve yet, is newer.
+            self.waiting.entry(old.origin().clone()).or_insert(old);
         }
     }
 
@@ -155,6 +156,32 @@ mod tests {
     fn fake(origin: &'static str, name: &str, kinds: &[&str], generation: u64) -> Arc<Fake> {
         let kinds = kinds.iter().map(|kind| Kind::new("example.com", "v1", kind)).collect();
         Arc::new(Fake { name: name.parse().unwrap(), kinds, origin, generation: Generation(generation) })
+    }
+
+    #[test]
+    fn another_version_of_a_kind_is_the_same_kind() {
+        let mut shelf = Shelf::new();
+        shelf.offer(fake("a.wasm", "a", &["X"], 1)).unwrap();
+        let other = Fake {
+            name: "b".parse().unwrap(),
+            kinds: vec![Kind::new("example.com", "v2", "X")],
+            origin: "b.wasm",
+            generation: Generation(2),
+        };
+        assert!(matches!(shelf.offer(Arc::new(other)), Err(Waits::KindTaken { .. })));
+        assert_eq!(served(&shelf), [("a".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn falling_back_to_another_place_takes_the_newest_that_it_offered() {
+        let mut shelf = Shelf::new();
+        shelf.offer(fake("dir", "a", &["X"], 1)).unwrap();
+        shelf.offer(fake("b.wasm", "b", &["Y"], 2)).unwrap();
+        shelf.offer(fake("dir", "a", &["X", "Y"], 3)).unwrap_err();
+        shelf.offer(fake("config map", "a", &["X"], 4)).unwrap();
+        shelf.withdraw(&"b.wasm");
+        shelf.withdraw(&"config map");
+        assert_eq!(served(&shelf), [("a".to_owned(), 3)]);
     }
 
     fn served(shelf: &Shelf<Fake>) -> Vec<(String, u64)> {

@@ -82,6 +82,8 @@ impl ConfigMaps {
         let mut gate = Some(gate);
         let mut state = self.watch.state();
         loop {
+            // Before the keys are taken: the first list marks them and is in sync only then.
+            let complete = *state.borrow_and_update() == WatchState::Synced;
             let keys = std::mem::take(&mut *self.dirty.keys.lock().unwrap_or_else(PoisonError::into_inner));
             for key in keys {
                 let before = origins.get(&key).cloned();
@@ -107,13 +109,13 @@ impl ConfigMaps {
                     None => origins.remove(&key),
                 };
             }
-            if self.watch.store().is_complete()
+            if complete
                 && let Some(gate) = gate.take()
                 && found.send(Found::Synced(gate)).await.is_err()
             {
                 return;
             }
-            if let (Some(gate), WatchState::Failing { reason, .. }) = (&gate, &*state.borrow_and_update()) {
+            if let (Some(gate), WatchState::Failing { reason, .. }) = (&gate, &*state.borrow()) {
                 gate.set(Err(reason.to_string()));
             }
             tokio::select! {

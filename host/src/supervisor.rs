@@ -62,8 +62,10 @@ pub(crate) async fn supervise(
 ) {
     let mut tasks = JoinSet::new();
     let mut running: HashMap<(PluginName, Kind), Running> = HashMap::new();
-    // Controllers that are ending, by kind: their successor waits for the last pass, so that no key ever has two.
-    let mut ending: HashMap<Kind, CancellationToken> = HashMap::new();
+    // Controllers that are ending, by kind: their successor waits for the last pass, so that no key ever has two. The
+    // version does not count, as objects are the same in all.
+    let mut ending: HashMap<(String, String), CancellationToken> = HashMap::new();
+    let versionless = |kind: &Kind| (kind.group.clone(), kind.kind.clone());
     loop {
         let wanted = Arc::clone(&live.borrow_and_update());
         let names: HashSet<(PluginName, Kind)> = wanted.values().flat_map(controllers_of).collect();
@@ -71,7 +73,7 @@ pub(crate) async fn supervise(
             let stays = names.contains(key);
             if !stays {
                 controller.stop.cancel();
-                ending.insert(key.1.clone(), controller.ended.clone());
+                ending.insert(versionless(&key.1), controller.ended.clone());
             }
             stays
         });
@@ -91,7 +93,7 @@ pub(crate) async fn supervise(
                 let (versions, receiver) = watch::channel(Arc::clone(plugin));
                 let controller =
                     Running { versions, stop: stop.child_token(), ended: CancellationToken::new() };
-                let predecessor = ending.get(&key.1).cloned();
+                let predecessor = ending.get(&versionless(&key.1)).cloned();
                 let (shared, token) = (Arc::clone(&shared), controller.stop.clone());
                 let ended = controller.ended.clone().drop_guard();
                 let kind = key.1.clone();

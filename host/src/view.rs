@@ -156,15 +156,15 @@ impl View {
         let rules = self.controller.related.iter().zip(&self.related);
         let related = rules.filter_map(|(rule, watches)| {
             let text = rule.selector.as_deref()?;
-            let selector = selector::expand(text, primary.meta())
-                .and_then(|text| Selector::parse(&text))
-                .unwrap_or_default();
+            // A name that is no label value (of more than 63 characters) is borne by nothing.
+            let selector =
+                selector::expand(text, primary.meta()).and_then(|text| Selector::parse(&text)).ok();
             let namespace = primary.meta().namespace.as_deref();
             let matches = |object: &Object| {
                 let near = rule.resource.scope == Scope::Cluster
                     || namespace.is_none()
                     || object.meta().namespace.as_deref() == namespace;
-                near && selector.matches(&object.labels())
+                near && selector.as_ref().is_some_and(|selector| selector.matches(&object.labels()))
             };
             let objects = watches.iter().flat_map(|watch| watch.store().select(matches)).collect();
             let complete = watches.iter().all(|watch| watch.store().is_complete());

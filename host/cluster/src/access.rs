@@ -1,6 +1,7 @@
 //! Single objects and short lists, read from the API server when a plugin asks for them (`look-up`). What is needed
 //! at every pass is watched instead.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
@@ -38,7 +39,7 @@ impl Cluster {
         };
         let mut object: Object =
             serde_json::from_str(&text).map_err(|error| ReadError::Malformed(error.to_string()))?;
-        object.stamp(&resource.kind());
+        object.stamp(&Arc::new(resource.kind()));
         Ok(Some(object))
     }
 
@@ -53,7 +54,7 @@ impl Cluster {
             if objects.len() >= objects_max || next.is_none() {
                 let complete = next.is_none() && objects.len() <= objects_max;
                 objects.truncate(objects_max);
-                let kind = query.resource().kind();
+                let kind = Arc::new(query.resource().kind());
                 objects.iter_mut().for_each(|object| object.stamp(&kind));
                 return Ok(Listed { objects, complete });
             }

@@ -22,7 +22,7 @@ pub type Listener = Arc<dyn Fn(&Delta) + Send + Sync>;
 
 /// The objects of one watch as far as they are known.
 pub struct Store {
-    kind: Kind,
+    kind: Arc<Kind>,
     projection: Projection,
     manager: Option<String>,
     index: RwLock<Index>,
@@ -40,7 +40,7 @@ impl Store {
     /// Empty. Of `managedFields` it keeps the entry of `manager`.
     pub fn new(kind: Kind, projection: Projection, manager: Option<String>) -> Self {
         Self {
-            kind,
+            kind: Arc::new(kind),
             projection,
             manager,
             index: RwLock::default(),
@@ -120,7 +120,9 @@ impl Store {
     pub(crate) fn prepare(&self, mut object: Object) -> Arc<Object> {
         object.stamp(&self.kind);
         object.keep_manager(self.manager.as_deref().unwrap_or_default());
-        object.share_own_fields(|text| self.texts.lock().unwrap_or_else(PoisonError::into_inner).share(text));
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        object.share_texts(|text| texts.share(text));
+        drop(texts);
         Arc::new(object)
     }
 
@@ -192,8 +194,8 @@ fn sorted(mut objects: Vec<Arc<Object>>) -> Vec<Arc<Object>> {
     objects
 }
 
-/// Texts that many objects have in common: `fieldsV1` of our own entry is the same for all children of one shape, and
-/// half as large as the object.
+/// Texts that many objects have in common: their namespace, what they say of their owner, and `fieldsV1` of our own
+/// entry, which is the same for all children of one shape and half as large as the object.
 #[derive(Default)]
 struct Texts {
     all: HashSet<Arc<str>>,
@@ -204,16 +206,17 @@ struct Texts {
 impl Texts {
     const SWEEP_AT_MIN: usize = 64;
 
-    fn share(&mut self, text: Arc<str>) -> Arc<str> {
-        if let Some(same) = self.all.get(&text) {
-            return Arc::clone(same);
+    /// Puts the shared text in the place of an equal one.
+    fn share(&mut self, text: &mut Arc<str>) {
+        if let Some(same) = self.all.get(text) {
+            *text = Arc::clone(same);
+            return;
         }
         if self.all.len() >= self.sweep_at.max(Self::SWEEP_AT_MIN) {
             self.all.retain(|text| Arc::strong_count(text) > 1);
             self.sweep_at = self.all.len() * 2;
         }
-        self.all.insert(Arc::clone(&text));
-        text
+        self.all.insert(Arc::clone(text));
     }
 }
 
@@ -252,17 +255,23 @@ mod tests {
         assert!(one.json().starts_with(r#"{"apiVersion":"v1","kind":"Pod""#) && !one.json().contains("managedFields"));
         assert!(one.has_foreign_managers());
         assert!(Arc::ptr_eq(one.own_fields().unwrap(), other.own_fields().unwrap()));
+        assert!(std::ptr::eq(one.kind(), other.kind()));
     }
 
     #[test]
     fn texts_that_nobody_uses_are_dropped() {
         let mut texts = Texts::default();
-        let kept = texts.share("kept".into());
+        let shared = |texts: &mut Texts, text: &str| {
+            let mut text = Arc::from(text);
+            texts.share(&mut text);
+            text
+        };
+        let kept = shared(&mut texts, "kept");
         for n in 0..1_000 {
-            texts.share(n.to_string().into());
+            shared(&mut texts, &n.to_string());
         }
         assert!(texts.all.len() <= Texts::SWEEP_AT_MIN + 1, "{}", texts.all.len());
-        assert!(Arc::ptr_eq(&kept, &texts.share("kept".into())));
+        assert!(Arc::ptr_eq(&kept, &shared(&mut texts, "kept")));
     }
 
     #[test]

@@ -180,6 +180,8 @@ impl PairPrint {
 struct Candidate {
     stem: String,
     path: PathBuf,
+    /// False: its directory cannot be listed. It is taken to be as it was when that was last possible.
+    listed: bool,
 }
 
 /// One scan under way.
@@ -230,10 +232,12 @@ impl Scanner {
         let mut winners: HashMap<String, PathBuf> = HashMap::new();
         for directory in self.directories.clone() {
             for candidate in self.list(&directory, &mut pass) {
-                let Candidate { stem, path } = candidate;
+                let Candidate { stem, path, listed } = candidate;
                 // A directory that is named twice is no duplicate of itself.
                 let winner = winners.entry(stem.clone()).or_insert_with(|| path.clone()).clone();
-                let flow = if winner == path {
+                let flow = if !listed {
+                    ControlFlow::Continue(())
+                } else if winner == path {
                     self.look(&path, &stem, &mut pass)
                 } else {
                     let error = FetchError::Duplicate { path: path.clone(), winner };
@@ -272,7 +276,9 @@ impl Scanner {
                 let problem = error.to_string();
                 self.say(directory, Notice::Unlisted { directory: directory.to_owned(), problem }, pass);
                 let known = self.seen.keys().filter(|path| path.parent() == Some(directory));
-                return known.cloned().map(|path| Candidate { stem: crate::stem_of(&path), path }).collect();
+                let candidate =
+                    |path: PathBuf| Candidate { stem: crate::stem_of(&path), path, listed: false };
+                return known.cloned().map(candidate).collect();
             }
         };
         let mut plugins: Vec<(&str, usize, &String)> =
@@ -294,6 +300,7 @@ impl Scanner {
         let candidate = |(stem, _, name): (&str, usize, &String)| Candidate {
             stem: stem.to_owned(),
             path: directory.join(name),
+            listed: true,
         };
         plugins.into_iter().map(candidate).collect()
     }

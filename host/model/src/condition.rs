@@ -78,13 +78,17 @@ pub fn check(status: &Map<String, Value>) -> Result<(), String> {
     }
     for (at, condition) in conditions.iter().enumerate() {
         let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
-        if text("type").is_empty() || text("reason").is_empty() {
+        let goes = is_removal(condition);
+        if text("type").is_empty() || !goes && text("reason").is_empty() {
             return Err(format!("status.conditions[{at}]: type and reason must not be empty"));
         }
         if text("type") == RECONCILED {
             return Err(format!("status.conditions[{at}].type: `{RECONCILED}` is the host's own"));
         }
-        if !["True", "False", "Unknown"].contains(&text("status")) {
+        if condition.get("message").is_some_and(|message| !message.is_string() && !message.is_null()) {
+            return Err(format!("status.conditions[{at}].message: must be text"));
+        }
+        if !goes && !["True", "False", "Unknown"].contains(&text("status")) {
             return Err(format!("status.conditions[{at}].status: must be True, False or Unknown"));
         }
         if conditions[..at].iter().any(|other| other.get("type") == condition.get("type")) {
@@ -94,12 +98,19 @@ pub fn check(status: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
+/// `"status": null`: the plugin takes back a condition that it, or an older version of it, once set.
+fn is_removal(condition: &Value) -> bool {
+    condition.get("status").is_some_and(Value::is_null)
+}
+
 /// The JSON merge patch that takes the status from `live` to what plugin and host want, or none if nothing changes.
 /// The patch is that of the status alone, not wrapped in `status`.
 ///
 /// - `wanted` none: the plugin's part stays as it is.
-/// - Fields that `wanted` leaves out are removed; conditions are merged by `type`, other owners' stay.
-/// - `observedGeneration` is set to `generation`, in the status and in each condition written.
+/// - Fields that `wanted` leaves out are removed; conditions are merged by `type`, other owners' stay. One whose
+///   status is null is removed.
+/// - `observedGeneration` is set to `generation` in each condition written; in the status only if the plugin had its
+///   say, as otherwise the rest of the status (a `Ready` of before, perhaps) would seem to be about that generation.
 /// - `now` (RFC 3339) is the `lastTransitionTime` of a condition whose status changed.
 pub fn patch(
     live: &Value,
@@ -118,6 +129,10 @@ pub fn patch(
     let mut conditions = live_conditions.to_vec();
     for mut condition in asked {
         let same = conditions.iter().position(|other| other.get("type") == condition.get("type"));
+        if is_removal(&condition) {
+            same.map(|at| conditions.remove(at));
+            continue;
+        }
         settle(&mut condition, same.map(|at| &conditions[at]), generation, now);
         match same {
             Some(at) => conditions[at] = condition,
@@ -129,7 +144,9 @@ pub fn patch(
     } else {
         target.insert("conditions".to_owned(), Value::Array(conditions));
     }
-    target.insert("observedGeneration".to_owned(), json!(generation));
+    if wanted.is_some() || host.is_none_or(|host| host.reason == Reason::Succeeded) {
+        target.insert("observedGeneration".to_owned(), json!(generation));
+    }
     merge_patch(&Value::Object(live.clone()), &Value::Object(target))
 }
 
@@ -142,7 +159,9 @@ fn settle(condition: &mut Value, live: Option<&Value>, generation: i64, now: &st
         .cloned();
     fields.insert("lastTransitionTime".to_owned(), since.unwrap_or_else(|| json!(now)));
     fields.insert("observedGeneration".to_owned(), json!(generation));
-    fields.entry("message").or_insert_with(|| json!(""));
+    if !fields.get("message").is_some_and(Value::is_string) {
+        fields.insert("message".to_owned(), json!(""));
+    }
 }
 
 /// The JSON merge patch (RFC 7386) from one value to another, or none if they are equal. Nulls in `to` mean absent,
@@ -168,8 +187,7 @@ pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
             }
             (!patch.is_empty()).then_some(Value::Object(patch))
         }
-        _ if from == to => None,
-        _ => Some(without_nulls(to)),
+        _ => Some(without_nulls(to)).filter(|to| from != to),
     }
 }
 
@@ -182,6 +200,7 @@ fn without_nulls(value: &Value) -> Value {
                 .map(|(key, value)| (key.clone(), without_nulls(value)))
                 .collect(),
         ),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
         other => other.clone(),
     }
 }
@@ -260,10 +279,52 @@ mod tests {
     }
 
     #[test]
+    fn a_trap_after_an_edit_does_not_pass_an_old_status_off_as_of_the_new_generation() {
+        let live = json!({
+            "observedGeneration": 1,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "T0", "observedGeneration": 1}]
+        });
+        let trapped = Reconciled { reason: Reason::PluginTrapped, message: "unreachable".to_owned() };
+        let stored = apply(&live, &patch(&live, None, Some(&trapped), 2, "T1").unwrap());
+        assert_eq!(stored["observedGeneration"], 1);
+        assert_eq!(stored["conditions"][1]["observedGeneration"], 2);
+        let stored = apply(&stored, &patch(&stored, None, Some(&Reconciled::succeeded()), 2, "T2").unwrap());
+        assert_eq!(stored["observedGeneration"], 2);
+    }
+
+    #[test]
+    fn a_plugin_can_take_back_a_condition_of_its_older_version() {
+        let live = json!({"observedGeneration": 1, "conditions": [
+            {"type": "Old", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "T0"},
+            {"type": "Foreign", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "T0"}
+        ]});
+        let wanted = object(json!({"conditions": [{"type": "Old", "status": null}]}));
+        check(&wanted).unwrap();
+        let stored = apply(&live, &patch(&live, Some(&wanted), None, 1, "T1").unwrap());
+        assert_eq!(stored["conditions"].as_array().unwrap().len(), 1);
+        assert_eq!(stored["conditions"][0]["type"], "Foreign");
+        assert_eq!(patch(&stored, Some(&wanted), None, 1, "T2"), None);
+    }
+
+    #[test]
+    fn nulls_in_lists_are_absent_and_so_not_written_for_ever() {
+        let wanted = object(json!({"members": [{"name": "a", "since": null}],
+            "conditions": [{"type": "A", "status": "True", "reason": "R", "message": null}]}));
+        check(&wanted).unwrap();
+        let change = patch(&Value::Null, Some(&wanted), None, 1, "T1").unwrap();
+        assert_eq!(change["members"], json!([{"name": "a"}]));
+        assert_eq!(change["conditions"][0]["message"], "");
+        assert_eq!(patch(&apply(&Value::Null, &change), Some(&wanted), None, 1, "T2"), None);
+    }
+
+    #[test]
     fn a_plugin_cannot_forge_or_garble_conditions() {
         for (conditions, part) in [
             (json!([{"type": "Reconciled", "status": "True", "reason": "X"}]), "the host's own"),
+            (json!([{"type": "Reconciled", "status": null}]), "the host's own"),
             (json!([{"type": "A", "status": "true", "reason": "X"}]), "True, False or Unknown"),
+            (json!([{"type": "A", "status": "True", "reason": "X", "message": {}}]), "must be text"),
             (json!([{"type": "A", "status": "True"}]), "must not be empty"),
             (json!({}), "is no list"),
             (

@@ -305,7 +305,12 @@ impl Controller {
             }
         }
         for (at, target) in self.targets.iter().enumerate() {
-            target.resource.check(&format!("{path}.targets[{at}].resource"))?;
+            let path = format!("{path}.targets[{at}].resource");
+            target.resource.check(&path)?;
+            let kind = target.resource.kind();
+            if self.targets[..at].iter().any(|other| other.resource.kind() == kind) {
+                return Err(ManifestError::new(path, format!("{kind} is named twice: list all its verbs once")));
+            }
         }
         if let Some(finalizer) = &self.finalizer {
             let right = finalizer.split_once('/').is_some_and(|(domain, name)| {

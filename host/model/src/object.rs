@@ -18,7 +18,7 @@ use crate::names::{BLANKED_ANNOTATION, Key};
 /// `status` or `data`: one malformed object must not hide 999 good ones.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object {
-    kind: Kind,
+    kind: Arc<Kind>,
     meta: Meta,
     /// The whole object, without `metadata.managedFields`; `apiVersion` and `kind` come first.
     json: Arc<str>,
@@ -55,9 +55,9 @@ pub struct Owner {
     /// `name`
     pub name: Arc<str>,
     /// `kind`
-    pub kind: Box<str>,
+    pub kind: Arc<str>,
     /// `apiVersion`
-    pub api_version: Box<str>,
+    pub api_version: Arc<str>,
 }
 
 /// What `metadata.managedFields` said.
@@ -120,8 +120,10 @@ impl Object {
     }
 
     /// Writes the kind into the object: items of built-in lists and `PartialObjectMetadata` lack it or say another.
-    pub fn stamp(&mut self, kind: &Kind) {
-        if self.kind == *kind {
+    pub fn stamp(&mut self, kind: &Arc<Kind>) {
+        if *self.kind == **kind {
+            // Many objects share one kind.
+            self.kind = Arc::clone(kind);
             return;
         }
         let rest = after_type(&self.json);
@@ -130,7 +132,7 @@ impl Object {
         json.push(',');
         json.push_str(rest);
         self.json = json.into();
-        self.kind = kind.clone();
+        self.kind = Arc::clone(kind);
     }
 
     /// Of `managedFields` keeps `manager`'s own Apply entry and whether others exist; drops the rest.
@@ -174,11 +176,15 @@ impl Object {
         self.managers.foreign
     }
 
-    /// Replaces the text of our own entry by an equal one that is shared with other objects.
-    pub fn share_own_fields(&mut self, intern: impl FnOnce(Arc<str>) -> Arc<str>) {
-        if let Some(own) = self.managers.own.take() {
-            self.managers.own = Some(intern(own));
+    /// Replaces texts that many objects have in common (namespace, owner, our own entry) by equal ones that are
+    /// shared.
+    pub fn share_texts(&mut self, mut share: impl FnMut(&mut Arc<str>)) {
+        let Meta { namespace, owner, .. } = &mut self.meta;
+        namespace.iter_mut().for_each(&mut share);
+        if let Some(Owner { uid, name, kind, api_version }) = owner {
+            [uid, name, kind, api_version].into_iter().for_each(&mut share);
         }
+        self.managers.own.iter_mut().for_each(share);
     }
 
     /// Namespace and name.
@@ -189,7 +195,7 @@ impl Object {
     /// Kind, namespace, name and UID.
     pub fn reference(&self) -> Reference {
         Reference {
-            kind: self.kind.clone(),
+            kind: Kind::clone(&self.kind),
             namespace: self.meta.namespace.as_deref().map(str::to_owned),
             name: self.meta.name.to_string(),
             uid: (!self.meta.uid.is_empty()).then(|| self.meta.uid.to_string()),
@@ -324,7 +330,7 @@ impl<'de> Deserialize<'de> for Object {
                 }
                 json.push('}');
                 let managers = Managers { entries: metadata.entries, own: None, foreign: false };
-                Ok(Object { kind, meta: metadata.meta, json: json.into(), managers })
+                Ok(Object { kind: Arc::new(kind), meta: metadata.meta, json: json.into(), managers })
             }
         }
         deserializer.deserialize_map(ObjectVisitor)
@@ -362,9 +368,9 @@ impl<'de> Deserialize<'de> for ParsedMetadata {
         #[serde(rename_all = "camelCase")]
         struct OwnerReference {
             #[serde(default)]
-            api_version: Box<str>,
+            api_version: Arc<str>,
             #[serde(default)]
-            kind: Box<str>,
+            kind: Arc<str>,
             #[serde(default)]
             name: Arc<str>,
             #[serde(default)]
@@ -481,13 +487,13 @@ mod tests {
         value.as_object_mut().unwrap().remove("kind");
         value.as_object_mut().unwrap().remove("apiVersion");
         let mut object: Object = serde_json::from_value(value).unwrap();
-        object.stamp(&Kind::new("", "v1", "Pod"));
+        object.stamp(&Arc::new(Kind::new("", "v1", "Pod")));
         let mut expected = pod();
         expected["metadata"].as_object_mut().unwrap().remove("managedFields");
         assert_eq!(object.to_value(), expected);
 
         let mut bare: Object = serde_json::from_str("{}").unwrap();
-        bare.stamp(&Kind::new("a.b", "v1", "X"));
+        bare.stamp(&Arc::new(Kind::new("a.b", "v1", "X")));
         assert_eq!(bare.to_value(), json!({"apiVersion": "a.b/v1", "kind": "X", "metadata": {}}));
     }
 

@@ -27,6 +27,8 @@ pub const EVENTS_MAX: usize = 16;
 pub const STATUS_BYTES_MAX: usize = 1 << 20;
 /// Rounds of `look-up` in one pass, as many as Crossplane's functions have: a plugin that asks still is searching.
 pub const LOOK_UP_ROUNDS_MAX: usize = 5;
+/// Questions of one round of `look-up`: each is a request to the API server and an answer in memory.
+pub const LOOK_UPS_MAX: usize = 16;
 /// Shortest requeue, milliseconds: below this a plugin would spin.
 pub const REQUEUE_MS_MIN: u64 = 100;
 /// Longest requeue, milliseconds: a day; a resync comes sooner anyway.

@@ -22,10 +22,13 @@ impl Health {
         Gate { health: self.clone(), name }
     }
 
-    /// A line for each closed gate.
-    pub(crate) fn unready(&self) -> Vec<String> {
+    /// A line for each closed gate, and for each of the `expected` ones that does not exist: whoever should have made
+    /// it has not got there yet, or has ended.
+    pub(crate) fn unready(&self, expected: impl IntoIterator<Item = String>) -> Vec<String> {
         let gates = self.lock();
-        gates.iter().filter_map(|(name, reason)| Some(format!("{name}: {}", reason.as_ref()?))).collect()
+        let closed = gates.iter().filter_map(|(name, reason)| Some(format!("{name}: {}", reason.as_ref()?)));
+        let missing = expected.into_iter().filter(|name| !gates.contains_key(name));
+        closed.chain(missing.map(|name| format!("{name}: not running"))).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
@@ -54,14 +57,19 @@ mod tests {
     #[test]
     fn ready_when_every_living_gate_is_open() {
         let health = Health::default();
-        assert!(health.unready().is_empty());
+        assert!(health.unready([]).is_empty());
         let watch = health.gate("plugin web".to_owned(), "watches are starting");
         let other = health.gate("plugins".to_owned(), "first scan");
-        assert_eq!(health.unready(), ["plugin web: watches are starting", "plugins: first scan"]);
+        assert_eq!(health.unready([]), ["plugin web: watches are starting", "plugins: first scan"]);
         watch.set(Ok(()));
         drop(other);
-        assert!(health.unready().is_empty());
+        assert!(health.unready([]).is_empty());
         watch.set(Err("forbidden".to_owned()));
-        assert_eq!(health.unready(), ["plugin web: forbidden"]);
+        assert_eq!(health.unready([]), ["plugin web: forbidden"]);
+        watch.set(Ok(()));
+        let expected = || ["plugin web", "plugin db"].map(str::to_owned);
+        assert_eq!(health.unready(expected()), ["plugin db: not running"]);
+        drop(watch);
+        assert_eq!(health.unready(expected()).len(), 2, "a controller that ended");
     }
 }

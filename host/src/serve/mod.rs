@@ -16,8 +16,10 @@ use tokio::sync::watch;
 
 pub(crate) use health::{Gate, Health};
 
+use crate::controller::gate_name;
 use crate::metrics::Metrics;
 use crate::plugins::{self, LiveSet};
+use crate::shelf::Offer as _;
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -47,7 +49,11 @@ pub(crate) async fn serve(
 
 /// 200 when every loaded plugin's watches are in sync; else 503 with one line for each reason.
 async fn ready(State(shared): State<Shared>) -> impl IntoResponse {
-    let unready = shared.health.unready();
+    let live = Arc::clone(&shared.live.borrow());
+    let kinds = live.iter().flat_map(|(name, plugin)| {
+        plugin.kinds().into_iter().map(move |kind| gate_name(name, &kind))
+    });
+    let unready = shared.health.unready(kinds);
     if unready.is_empty() {
         (StatusCode::OK, "ok\n".to_owned())
     } else {

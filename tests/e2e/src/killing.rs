@@ -13,7 +13,7 @@ use kube::{
     core::DynamicObject,
     runtime::watcher::{self, Event, watcher},
 };
-use pilothouse_harness::{Host, HostOptions, eventually};
+use pilothouse_harness::{AuditEvent, Host, HostOptions, eventually};
 use serde_json::Value;
 use tokio::{
     task::JoinHandle,
@@ -92,8 +92,12 @@ async fn is_at_rest(world: &World, host: &Host, clusters: usize) {
         Ok(())
     })
     .await;
-    let writes = world.writes_since(mark).await;
-    assert!(writes.is_empty(), "written at rest: {writes:#?}");
+    // A host that was just started does not remember which differences are the API server's defaults: it may ask.
+    let (asked, written): (Vec<_>, Vec<_>) =
+        world.writes_since(mark).await.into_iter().partition(AuditEvent::is_dry_run);
+    assert!(written.is_empty(), "written at rest: {written:#?}");
+    println!("asked by a dry run after a restart: {}", asked.len());
+    assert!(asked.len() <= clusters, "asked more than once for each cluster: {asked:#?}");
 }
 
 /// Every state that a Secret of a namespace has been seen in.

@@ -1,33 +1,49 @@
 //! The checks behind [`admit`], one function for each action.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, EVENT_MESSAGE_BYTES_MAX, EVENTS_MAX, LookUp, OnImmutable, Operation, Plan, Propagation,
+    Context, EVENT_MESSAGE_BYTES_MAX, EVENTS_MAX, LOOK_UPS_MAX, LookUp, OnImmutable, Operation, Plan, Propagation,
     REQUEUE_MS_MAX, REQUEUE_MS_MIN, Refusal, RefusalReason, STATUS_BYTES_MAX, Subresource, Write, clip,
 };
 use crate::action::{Action, Apply, Deletion, Event, Outcome, Query, SecretTemplate, TargetPatch};
 use crate::kind::{Kind, Reference};
 use crate::manifest::{Child, Scope, TargetVerb};
-use crate::names::MANAGED_LABEL;
+use crate::names::{BLANKED_ANNOTATION, MANAGED_LABEL};
 use crate::secret;
+use crate::selector::Selector;
 
 type Refused = (RefusalReason, String);
 
 /// Checks an outcome and makes the plan of it.
 pub fn admit(outcome: Outcome, cx: &Context<'_>) -> Result<Plan, Refusal> {
     let mut plan = Plan { failure: outcome.failure, ..Plan::default() };
+    let mut children = BTreeSet::new();
     for (index, action) in outcome.actions.into_iter().enumerate() {
         let name = name_of(&action);
-        admit_action(index, action, cx, &mut plan).map_err(|(reason, problem)| Refusal {
-            index,
-            action: name,
-            reason,
-            problem,
-        })?;
+        let refused = |(reason, problem)| Refusal { index, action: name, reason, problem };
+        let writes = plan.writes.len();
+        admit_action(index, action, cx, &mut plan).map_err(refused)?;
+        if let Some(write) = plan.writes.get(writes) {
+            once(write, &mut children).map_err(refused)?;
+        }
     }
     Ok(plan)
+}
+
+/// A child wanted in two ways would be written twice in each pass, for ever.
+fn once(write: &Write, children: &mut BTreeSet<(String, String, Option<String>, String)>) -> Result<(), Refused> {
+    if !matches!(write.operation, Operation::Apply { .. } | Operation::GenerateSecret { .. }) {
+        return Ok(());
+    }
+    let Reference { kind, namespace, name, .. } = &write.target;
+    if children.insert((kind.group.clone(), kind.kind.clone(), namespace.clone(), name.clone())) {
+        return Ok(());
+    }
+    Err((RefusalReason::NotAllowed, format!("{} is applied or generated twice in one outcome", write.target)))
 }
 
 fn name_of(action: &Action) -> &'static str {
@@ -72,7 +88,16 @@ fn admit_action(index: usize, action: Action, cx: &Context<'_>, plan: &mut Plan)
             }
             plan.events.push(admit_event(event)?);
         }
-        Action::LookUp(query) => plan.look_ups.push(admit_look_up(query, cx)?),
+        Action::LookUp(query) => {
+            if plan.look_ups.len() == LOOK_UPS_MAX {
+                return Err((RefusalReason::TooMuch, format!("more than {LOOK_UPS_MAX} look-ups in one round")));
+            }
+            if plan.look_ups.iter().any(|other| other.id == query.id) {
+                let problem = format!("id: `{}` is asked twice in one round", clip(&query.id, 128));
+                return Err((RefusalReason::NotAllowed, problem));
+            }
+            plan.look_ups.push(admit_look_up(query, cx)?);
+        }
         Action::RequeueAfter(ms) => {
             let ms = ms.clamp(REQUEUE_MS_MIN, REQUEUE_MS_MAX);
             plan.requeue_after_ms = Some(plan.requeue_after_ms.map_or(ms, |other| other.min(ms)));
@@ -161,11 +186,23 @@ fn own_child(object: &mut Value, child: &Child, cx: &Context<'_>) -> Result<Refe
     {
         return Err((RefusalReason::Malformed, "object.metadata.labels: is no mapping".to_owned()));
     }
+    if metadata.get("annotations").is_some_and(|all| all.get(BLANKED_ANNOTATION).is_some()) {
+        let problem = format!(
+            "object.metadata.annotations: `{BLANKED_ANNOTATION}` marks a Secret without its values, which would be overwritten: generate-secret keeps them"
+        );
+        return Err((RefusalReason::NotAllowed, problem));
+    }
+    let primary = cx.primary.meta();
+    if kind.is_version_of(cx.primary.kind())
+        && *name == *primary.name
+        && namespace.as_deref() == primary.namespace.as_deref()
+    {
+        return Err((RefusalReason::NotAllowed, "object: is the primary, which cannot be its own child".to_owned()));
+    }
     if metadata.get("labels").is_none_or(Value::is_null) {
         metadata.insert("labels".to_owned(), json!({}));
     }
     metadata["labels"][MANAGED_LABEL] = Value::String(cx.plugin.to_string());
-    let primary = cx.primary.meta();
     metadata.insert(
         "ownerReferences".to_owned(),
         json!([{
@@ -224,14 +261,17 @@ struct DeletionOptions {
 fn admit_deletion(index: u32, deletion: Deletion, cx: &Context<'_>) -> Result<Option<Write>, Refused> {
     let options: DeletionOptions = options(&deletion.options)?;
     let mut target = deletion.target;
-    let child = cx.controller.child(&target.kind);
-    let resource = match (child, cx.controller.target(&target.kind)) {
+    let declared = cx.controller.target(&target.kind);
+    let foreign = declared.filter(|declared| declared.verbs.contains(&TargetVerb::Delete));
+    let resource = match (cx.controller.child(&target.kind), foreign) {
         (Some(child), _) => &child.resource,
-        (None, Some(declared)) if declared.verbs.contains(&TargetVerb::Delete) => &declared.resource,
-        _ => return Err(not_declared(&target.kind, "children or targets with the verb delete", cx)),
+        (None, Some(declared)) => &declared.resource,
+        (None, None) => return Err(not_declared(&target.kind, "children or targets with the verb delete", cx)),
     };
+    // What it only reads, a plugin must not delete because it owns others of that kind.
+    let related = if foreign.is_some() { cx.related } else { &[] };
     target.namespace = namespace_for(&target.kind, resource.scope, target.namespace.take(), cx)?;
-    let seen = cx.children.iter().chain(cx.related).find(|object| {
+    let seen = cx.children.iter().chain(related).find(|object| {
         let meta = object.meta();
         object.kind() == &target.kind
             && *meta.name == *target.name
@@ -349,6 +389,13 @@ fn admit_look_up(query: Query, cx: &Context<'_>) -> Result<LookUp, Refused> {
             format!("options.limit: {}, 1 to 5000 would be right", options.limit),
         ));
     }
+    if let Some(name) = &query.name {
+        check_name(name).map_err(|problem| (RefusalReason::Malformed, format!("name: {problem}")))?;
+    }
+    if let Some(text) = &options.label_selector {
+        Selector::parse(text)
+            .map_err(|error| (RefusalReason::Malformed, format!("options.labelSelector: {error}")))?;
+    }
     let namespace = namespace_for(&query.kind, declared.resource.scope, query.namespace, cx)?;
     Ok(LookUp {
         id: query.id,
@@ -394,7 +441,10 @@ fn namespace_for(
                 let asked = clip(&asked, 63).to_owned();
                 refuse(format!("namespace `{asked}` is not that of the primary, `{own}`"))
             }
-            (Some(asked), None) => Ok(Some(asked)),
+            (Some(asked), None) => match check_name(&asked) {
+                Ok(()) => Ok(Some(asked)),
+                Err(problem) => Err((RefusalReason::Malformed, format!("namespace: {problem}"))),
+            },
             (None, None) => refuse(format!("{kind} needs a namespace, as its primary has none")),
         },
     }

@@ -9,7 +9,7 @@ use super::turn::{Seat, Turn};
 use super::{Job, Lane, Terms, Turns};
 
 /// Calls that may overtake others of less favour, one after another, so that these do not starve.
-const IN_A_ROW_MAX: u32 = 4;
+pub(super) const IN_A_ROW_MAX: u32 = 4;
 
 /// A fresh call.
 pub(super) struct Waiting {

@@ -11,7 +11,7 @@ use super::{Lane, Stop, Terms};
 
 /// CPU time after which a call counts as slow: twenty times an ordinary pass. To be slow costs nothing while nobody
 /// else waits.
-const SLICE: Duration = Duration::from_millis(2);
+pub(super) const SLICE: Duration = Duration::from_millis(2);
 /// How often a parked call looks whether its caller is gone.
 const ABANDONED_CHECK: Duration = Duration::from_millis(100);
 

@@ -43,7 +43,7 @@ users: [{name: me, user: {token: t}}]
 "#;
     let files = tempfile::tempdir().unwrap();
     for (text, words) in [
-        ("\tno: yaml", &["is malformed"][..]),
+        ("contexts: [", &["is malformed"][..]),
         (&GOOD.replace("current-context: here", ""), &["names no current-context", "`here`"]),
         (&GOOD.replace("current-context: here", "current-context: gone"), &["current-context", "`gone`", "`here`"]),
         (&GOOD.replace("cluster: there,", "cluster: gone,"), &["context `here`", "cluster `gone`", "`there`"]),
@@ -99,6 +99,7 @@ async fn a_plugin_directory_may_come_late() {
     .await;
     put(&world, LATE, "late", json!({"text": "b"})).await;
     shows(&world, "late", &[("text", "b")]).await;
+    assert_eq!(metric(&host, LOAD_FAILURES, &[]).await, 0.0, "{}", host.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,7 +160,7 @@ async fn a_missing_right_is_named_and_stops_one_plugin_only() {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "services"},
         "subjects": [{"kind": "ServiceAccount", "name": world.namespace, "namespace": world.namespace}],
     });
-    world.apply(&format!("{grant}\n---\n{bind}")).await;
+    world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [grant, bind]}).to_string()).await;
     shows(&world, "wide", &[("text", "a")]).await;
     host.ready().await.unwrap();
     assert_eq!(metric(&host, LOAD_FAILURES, &[]).await, 0.0);

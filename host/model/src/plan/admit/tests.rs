@@ -10,6 +10,7 @@ struct Case {
     manifest: Manifest,
     primary: Object,
     children: Vec<Arc<Object>>,
+    related: Vec<Arc<Object>>,
     limits: Limits,
     deleting: bool,
 }
@@ -41,6 +42,7 @@ impl Case {
             manifest: Manifest::parse(&manifest.to_string()).unwrap(),
             primary: Object::from_value(&primary).unwrap(),
             children: vec![Arc::new(Object::from_value(&child).unwrap())],
+            related: Vec::new(),
             limits: Limits::default(),
             deleting: false,
         }
@@ -52,7 +54,7 @@ impl Case {
             controller: &self.manifest.controllers[0],
             primary: &self.primary,
             children: &self.children,
-            related: &[],
+            related: &self.related,
             deleting: self.deleting,
             limits: &self.limits,
         };
@@ -210,4 +212,86 @@ fn the_shortest_requeue_counts_within_its_bounds() {
     assert_eq!(requeue(&[5_000, 2_000, 9_000]), Some(2_000));
     assert_eq!(requeue(&[0]), Some(REQUEUE_MS_MIN));
     assert_eq!(requeue(&[u64::MAX]), Some(REQUEUE_MS_MAX));
+}
+
+#[test]
+fn one_child_is_wanted_in_one_way() {
+    let case = Case::new();
+    let template = |name: &str| {
+        Action::GenerateSecret(SecretTemplate {
+            name: name.to_owned(),
+            literals: vec![],
+            random: vec![],
+            composed: vec![],
+            options: String::new(),
+        })
+    };
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+    for twice in [
+        vec![apply(config_map(json!({"name": "x"})), ""), apply(config_map(json!({"name": "x"})), "")],
+        vec![template("s"), template("s")],
+        vec![apply(secret.clone(), ""), template("s")],
+    ] {
+        let refusal = case.admit(twice).unwrap_err();
+        assert_eq!((refusal.index, refusal.reason), (1, RefusalReason::NotAllowed), "{refusal}");
+        assert!(refusal.to_string().contains("twice in one outcome"), "{refusal}");
+    }
+    // Making anew by hand: the old one goes, then the new one is created.
+    let old = Action::Delete(Deletion { target: reference("ConfigMap", "a"), options: String::new() });
+    let plan = case.admit(vec![old, apply(config_map(json!({"name": "a"})), ""), template("s")]).unwrap();
+    assert_eq!(plan.writes.len(), 3);
+}
+
+#[test]
+fn a_secret_as_a_guest_saw_it_is_not_written_back_over_the_real_one() {
+    let live = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "djE="}});
+    let seen: Value = serde_json::from_str(&Object::from_value(&live).unwrap().guest_json()).unwrap();
+    Case::new().refuses(apply(seen, ""), RefusalReason::NotAllowed, BLANKED_ANNOTATION);
+}
+
+#[test]
+fn an_object_is_not_its_own_child() {
+    let mut case = Case::new();
+    let child = case.manifest.controllers[0].children[0].clone();
+    let resource = crate::manifest::Resource { version: "v2".to_owned(), ..case.manifest.controllers[0].primary.clone() };
+    case.manifest.controllers[0].children.push(Child { resource, ..child });
+    let web = |name: &str| json!({"apiVersion": "example.com/v2", "kind": "Web", "metadata": {"name": name}});
+    case.refuses(apply(web("a"), ""), RefusalReason::NotAllowed, "its own child");
+    assert!(case.admit(vec![apply(web("b"), "")]).is_ok());
+}
+
+#[test]
+fn what_a_plugin_only_reads_it_does_not_delete_by_owning_others_of_the_kind() {
+    let mut case = Case::new();
+    let foreign = |kind: &str| {
+        let value = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "b", "namespace": "shop", "uid": "u-3"}});
+        Arc::new(Object::from_value(&value).unwrap())
+    };
+    case.related = vec![foreign("ConfigMap"), foreign("Pod")];
+    let deletion = |kind: &str| Action::Delete(Deletion { target: reference(kind, "b"), options: String::new() });
+    let plan = case.admit(vec![deletion("ConfigMap"), deletion("Pod")]).unwrap();
+    let kinds: Vec<_> = plan.writes.iter().map(|write| write.target.kind.kind.as_str()).collect();
+    assert_eq!(kinds, ["Pod"], "the target alone");
+}
+
+#[test]
+fn questions_are_bounded_and_well_formed() {
+    let case = Case::new();
+    let query = |id: &str, name: Option<&str>, options: &str| {
+        Action::LookUp(Query {
+            id: id.to_owned(),
+            kind: Kind::new("", "v1", "Pod"),
+            namespace: None,
+            name: name.map(str::to_owned),
+            options: options.to_owned(),
+        })
+    };
+    assert_eq!(case.admit(vec![query("q", Some("a"), "")]).unwrap().look_ups[0].name.as_deref(), Some("a"));
+    case.refuses(query("q", Some(""), ""), RefusalReason::Malformed, "name: `` is not a name");
+    case.refuses(query("q", Some("../secrets"), ""), RefusalReason::Malformed, "name: `../secrets`");
+    case.refuses(query("q", None, r#"{"labelSelector":"a b"}"#), RefusalReason::Malformed, "options.labelSelector");
+    let twice = case.admit(vec![query("q", None, ""), query("q", None, "")]).unwrap_err();
+    assert!(twice.to_string().contains("`q` is asked twice"), "{twice}");
+    let many = (0..=LOOK_UPS_MAX).map(|at| query(&at.to_string(), None, "")).collect();
+    assert_eq!(case.admit(many).unwrap_err().reason, RefusalReason::TooMuch);
 }

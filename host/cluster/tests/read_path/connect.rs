@@ -1,24 +1,17 @@
 //! Connections: an API server that is not there yet, and credentials that change.
 
-mod line;
-
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use line::Line;
 use pilothouse_cluster::watches::{Query, Subscription, WatchState, Watches};
-use pilothouse_cluster::{Cluster, ConnectOptions};
+use pilothouse_cluster::Cluster;
 use pilothouse_harness::{ControlPlane, eventually};
 use pilothouse_model::manifest::{Resource, Scope};
 use pilothouse_model::names::Key;
 use serde_json::{Value, json};
 
-const SOON: Duration = Duration::from_secs(30);
-
-fn options(kubeconfig: &Path) -> ConnectOptions {
-    ConnectOptions { kubeconfig: Some(kubeconfig.to_owned()), ..ConnectOptions::default() }
-}
+use crate::line::Line;
+use crate::{SOON, options};
 
 fn namespaces() -> Resource {
     Resource {

@@ -22,7 +22,7 @@ enum Health {
 }
 
 /// See the module's documentation. Ends with its drop.
-pub struct Line {
+pub(crate) struct Line {
     address: String,
     directory: TempDir,
     accepting: watch::Sender<bool>,
@@ -32,7 +32,7 @@ pub struct Line {
 
 impl Line {
     /// A good line to `https://HOST:PORT`.
-    pub async fn to(url: &str) -> Result<Self> {
+    pub(crate) async fn to(url: &str) -> Result<Self> {
         let server = url.strip_prefix("https://").context("no https address")?.to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = format!("https://{}", listener.local_addr()?);
@@ -53,7 +53,7 @@ impl Line {
     }
 
     /// A copy of a kubeconfig that leads over this line.
-    pub fn kubeconfig(&self, original: &Path) -> Result<PathBuf> {
+    pub(crate) fn kubeconfig(&self, original: &Path) -> Result<PathBuf> {
         let mut kubeconfig: Value = serde_json::from_slice(&std::fs::read(original)?)?;
         kubeconfig["clusters"][0]["cluster"]["server"] = self.address.clone().into();
         let path = self.directory.path().join("kubeconfig");
@@ -62,23 +62,23 @@ impl Line {
     }
 
     /// The connections that exist carry nothing any more, and nobody says so. New ones are good.
-    pub fn silence(&self) {
+    pub(crate) fn silence(&self) {
         self.turn(Health::Silent);
     }
 
     /// The connections that exist break. New ones are good.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.turn(Health::Broken);
     }
 
     /// The connections that exist break, and new ones are closed at once.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.accepting.send_replace(false);
         self.turn(Health::Broken);
     }
 
     /// New connections are good again.
-    pub fn mend(&self) {
+    pub(crate) fn mend(&self) {
         self.accepting.send_replace(true);
     }
 

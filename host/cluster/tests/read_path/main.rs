@@ -1,0 +1,17 @@
+//! Reading from a real API server: connections, watches, and a line between that goes bad.
+
+mod connect;
+mod line;
+mod watch;
+
+use std::path::Path;
+use std::time::Duration;
+
+use pilothouse_cluster::ConnectOptions;
+
+/// Deadline of what an idle machine does within two seconds.
+const SOON: Duration = Duration::from_secs(30);
+
+fn options(kubeconfig: &Path) -> ConnectOptions {
+    ConnectOptions { kubeconfig: Some(kubeconfig.to_owned()), ..ConnectOptions::default() }
+}
