@@ -4,6 +4,16 @@ record=$state/pid
 
 say() { echo "==> $*"; }
 
+# One run or stop at a time, and none while a host is between its start and its record. Ends with this process and
+# those that it starts.
+take_lock() {
+  mkdir -p "$state"
+  exec 9> "$state/lock"
+  flock --timeout 120 9 || { echo "another run or stop is under way: $state/lock is held" >&2; exit 1; }
+  # A stop removes the directory while it holds the lock.
+  [[ $state/lock -ef /proc/self/fd/9 ]] || take_lock
+}
+
 # Start time of a process in clock ticks; with the pid it names one process for ever.
 started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | awk '{ print $20 }'; }
 
@@ -14,6 +24,13 @@ running() {
   read -r pid start < "$record" || return 1
   [[ -n $start && $(started "$pid") == "$start" ]] || return 1
   echo "$pid"
+}
+
+# Becomes the host: same process, so the record stays true.
+record_and_become() {
+  echo "$$ $(started $$)" > "$record"
+  exec 9>&-
+  exec "$@"
 }
 
 end_host() {

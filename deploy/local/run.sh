@@ -9,25 +9,27 @@ listen=${PILOTHOUSE_LISTEN:-127.0.0.1:18080}
 
 command -v kubectl >/dev/null || { echo "kubectl is not on the PATH: install it first" >&2; exit 2; }
 
+take_lock
 own=${KUBECONFIG:-}
-kubeconfig=$("$target/release/pilothouse-harness" up)
+kubeconfig=$("$target/release/pilothouse-harness" up 9>&-) # what it starts stays, and must not keep the lock
 export KUBECONFIG=$kubeconfig
 
-mkdir -p "$state"
 wanted="$target/release/pilothouse $(stat -c %Y "$target/release/pilothouse") $kubeconfig"
 if pid=$(running) && [[ $(cat "$state/wanted" 2>/dev/null) == "$wanted" ]]; then
   say "found the host, process $pid"
 else
   if end_host; then say "ended the host of an earlier build"; fi
   say "starting the host; its log: $state/log"
-  setsid --fork bash -c 'echo $$ > "$0"; shift 0; exec "$@"' "$state/pid.new" \
+  echo "$wanted" > "$state/wanted"
+  # Away from the terminal's signals. It writes the record itself and holds the lock until then, so that whoever
+  # comes after an interruption finds it.
+  setsid --fork bash -c 'source "$1"; record_and_become "${@:2}"' bash deploy/local/lib.sh \
     "$target/release/pilothouse" run --plugins "$target/plugins" --apply-crds \
     --kubeconfig "$kubeconfig" --listen "$listen" > "$state/log" 2>&1 < /dev/null
-  for _ in $(seq 50); do [[ -s $state/pid.new ]] && break; sleep 0.1; done
-  pid=$(cat "$state/pid.new")
-  rm -f "$state/pid.new"
-  echo "$pid $(started "$pid")" > "$record"
-  echo "$wanted" > "$state/wanted"
+  for _ in $(seq 50); do
+    if running >/dev/null || [[ -s $state/log ]]; then break; fi
+    sleep 0.1
+  done
 fi
 
 say "waiting until the host is ready"

@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source deploy/local/lib.sh
 
+take_lock
 if end_host; then say "the host has ended"; else say "no host was running"; fi
 rm -rf "$state"
 "$1/release/pilothouse-harness" down

@@ -190,7 +190,8 @@ impl Pass {
                                 "look-up `{}`: the answers of this round are more than the plugin's memory limit of {} bytes can hold: ask for fewer objects",
                                 look_up.id, limits.memory_bytes
                             );
-                            let verdict = Verdict::failed(Reason::LimitExceeded, Ending::Failed(None), &message);
+                            let verdict =
+                                Verdict::failed(Reason::LimitExceeded, Ending::Failed(None), &message);
                             return Err((Arc::clone(&snapshot.primary), verdict));
                         }
                     }
@@ -361,8 +362,9 @@ impl Pass {
 
 /// Whether the next pass sees other children than this one. A deletion that waits for finalizers says so by an event.
 fn changed_children(report: &Report) -> bool {
-    let changed =
-        |result: &WriteResult| matches!(result, WriteResult::Written(_) | WriteResult::Deleted { gone: true, .. });
+    let changed = |result: &WriteResult| {
+        matches!(result, WriteResult::Written(_) | WriteResult::Deleted { gone: true, .. })
+    };
     report.entries.iter().any(|entry| changed(&entry.result))
 }
 
@@ -457,7 +459,8 @@ mod tests {
     }
 
     fn rejected(reason: RejectReason) -> WriteResult {
-        let target = Reference { kind: Kind::new("", "v1", "X"), namespace: None, name: "x".into(), uid: None };
+        let target =
+            Reference { kind: Kind::new("", "v1", "X"), namespace: None, name: "x".into(), uid: None };
         WriteResult::Rejected(Rejected { index: 0, target: Some(target), reason, message: String::new() })
     }
 
@@ -472,7 +475,8 @@ mod tests {
 
     #[test]
     fn a_child_that_waits_for_its_finalizers_does_not_make_passes_go_round() {
-        let deleted = |gone| report(vec![WriteResult::NoOp, WriteResult::Deleted { uid: "u".to_owned(), gone }]);
+        let deleted =
+            |gone| report(vec![WriteResult::NoOp, WriteResult::Deleted { uid: "u".to_owned(), gone }]);
         assert!(!changed_children(&deleted(false)));
         assert!(changed_children(&deleted(true)));
     }
@@ -487,6 +491,9 @@ mod tests {
         let before = object("1", 1, json!({}), 0);
         assert!(is_same_but_for_status(&before, &object("2", 1, json!({}), 1)));
         assert!(!is_same_but_for_status(&before, &object("3", 2, json!({}), 1)), "an edit of the spec");
-        assert!(!is_same_but_for_status(&before, &object("3", 1, json!({"a": "b"}), 1)), "an edit of a label");
+        assert!(
+            !is_same_but_for_status(&before, &object("3", 1, json!({"a": "b"}), 1)),
+            "an edit of a label"
+        );
     }
 }

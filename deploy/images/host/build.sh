@@ -8,10 +8,6 @@ target=$(realpath "$1")
 archive=${2:-$target/image/pilothouse.tar}
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
-version=$(cargo metadata --locked --no-deps --format-version 1 | python3 -c '
-import json, sys
-print(next(p["version"] for p in json.load(sys.stdin)["packages"] if p["name"] == "pilothouse"))')
-
 # Of all crates only the last is compiled again: linking alone knows whether the C library is static. What Cargo
 # calls the build directory is shared, so that the dependencies are; the result goes to a place of its own, so that
 # TARGET/release/pilothouse stays what it is. Names of functions are left out: 11 MiB of 41.
@@ -24,6 +20,9 @@ if readelf --program-headers "$target/image/context/pilothouse" | grep -q INTERP
   echo "$target/image/context/pilothouse is not static: it asks for an interpreter" >&2
   exit 1
 fi
+version=$("$target/image/context/pilothouse" --version | awk '{ print $2 }')
+# The whole name: it is under this one that kubelet asks for the image `pilothouse` of deploy/base.
+name=docker.io/library/pilothouse:$version
 
 if ! command -v buildah >/dev/null; then
   if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
@@ -40,7 +39,7 @@ trap 'rm -rf "$store"' EXIT
 export BUILDAH_ISOLATION=chroot
 buildah=(buildah --storage-driver vfs --root "$store/root" --runroot "$store/run")
 "${buildah[@]}" bud --pull=never --timestamp 0 --label "org.opencontainers.image.version=$version" \
-  --file deploy/images/host/Dockerfile --tag "pilothouse:$version" "$target/image/context" >&2
+  --file deploy/images/host/Dockerfile --tag "$name" "$target/image/context" >&2
 rm -f "$archive"
-"${buildah[@]}" push --quiet "pilothouse:$version" "oci-archive:$archive:pilothouse:$version" >&2
+"${buildah[@]}" push --quiet "$name" "oci-archive:$archive:$name" >&2
 echo "$archive"

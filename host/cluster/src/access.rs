@@ -55,7 +55,9 @@ impl Cluster {
                 let complete = next.is_none() && objects.len() <= objects_max;
                 objects.truncate(objects_max);
                 let kind = Arc::new(query.resource().kind());
-                objects.iter_mut().for_each(|object| object.stamp(&kind));
+                for object in &mut objects {
+                    object.stamp(&kind);
+                }
                 return Ok(Listed { objects, complete });
             }
         }

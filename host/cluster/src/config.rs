@@ -107,9 +107,8 @@ impl Source {
     /// Decides where to read from; reads nothing yet.
     pub(crate) fn find(options: &ConnectOptions) -> Result<Self, ConnectError> {
         let place = find(options.kubeconfig.as_deref(), |name| std::env::var_os(name), Path::exists)?;
-        let user_agent = HeaderValue::from_str(&options.user_agent).map_err(|error| ConnectError::Unusable {
-            origin: "user agent".to_owned(),
-            problem: error.to_string(),
+        let user_agent = HeaderValue::from_str(&options.user_agent).map_err(|error| {
+            ConnectError::Unusable { origin: "user agent".to_owned(), problem: error.to_string() }
         })?;
         Ok(Self { place, user_agent })
     }
@@ -297,15 +296,40 @@ mod tests {
     fn each_fault_of_a_kubeconfig_is_named() {
         let config = load(GOOD).unwrap();
         assert_eq!(config.cluster_url, "https://127.0.0.1:1");
-        assert!(config.headers.iter().any(|(name, value)| name == USER_AGENT && value.as_bytes().starts_with(b"pilothouse/")));
+        assert!(
+            config
+                .headers
+                .iter()
+                .any(|(name, value)| name == USER_AGENT && value.as_bytes().starts_with(b"pilothouse/"))
+        );
 
         for (from, to, expected) in [
             (r#""current-context": "c","#, "", "names no current-context"),
-            (r#""current-context": "c""#, r#""current-context": "d""#, "current-context names the context `d`"),
-            (r#""cluster": "k""#, r#""cluster": "l""#, "context `c` names the cluster `l`, which is not there; there are `k`"),
-            (r#""user": "u""#, r#""user": "v""#, "context `c` names the user `v`, which is not there; there are `u`"),
-            (r#""https://127.0.0.1:1""#, r#""https://127.0.0.1:1", "proxy-url": "http://p""#, "has a proxy-url"),
-            (r#""https://127.0.0.1:1""#, r#""https://127.0.0.1:1", "certificate-authority": "/none""#, "/none"),
+            (
+                r#""current-context": "c""#,
+                r#""current-context": "d""#,
+                "current-context names the context `d`",
+            ),
+            (
+                r#""cluster": "k""#,
+                r#""cluster": "l""#,
+                "context `c` names the cluster `l`, which is not there; there are `k`",
+            ),
+            (
+                r#""user": "u""#,
+                r#""user": "v""#,
+                "context `c` names the user `v`, which is not there; there are `u`",
+            ),
+            (
+                r#""https://127.0.0.1:1""#,
+                r#""https://127.0.0.1:1", "proxy-url": "http://p""#,
+                "has a proxy-url",
+            ),
+            (
+                r#""https://127.0.0.1:1""#,
+                r#""https://127.0.0.1:1", "certificate-authority": "/none""#,
+                "/none",
+            ),
             ("{\"apiVersion\"", "]{", "malformed"),
         ] {
             let error = load(&GOOD.replace(from, to)).map(|_| ()).unwrap_err();
@@ -315,8 +339,10 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named_with_who_named_it() {
-        let options =
-            ConnectOptions { kubeconfig: Some(PathBuf::from("/nowhere/config")), ..ConnectOptions::default() };
+        let options = ConnectOptions {
+            kubeconfig: Some(PathBuf::from("/nowhere/config")),
+            ..ConnectOptions::default()
+        };
         let error = Source::find(&options).unwrap().load().unwrap_err().to_string();
         assert!(error.contains("/nowhere/config (--kubeconfig) cannot be read"), "{error}");
     }

@@ -101,16 +101,16 @@ impl Cluster {
     /// Asks for the API server's version, which needs no permission.
     async fn probe(&self) -> Result<(), ReadError> {
         match self.get_text("/version", PROBE_TIMEOUT).await {
-            Ok(_) => Ok(()),
             // It is there. What it does not allow, the watches say with more words.
-            Err(ReadError::Forbidden(_) | ReadError::Unauthorized(_)) => Ok(()),
+            Ok(_) | Err(ReadError::Forbidden(_) | ReadError::Unauthorized(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
     /// The body of the answer to one GET.
     pub(crate) async fn get_text(&self, path: &str, timeout: Duration) -> Result<String, ReadError> {
-        let request = Request::get(path).body(Vec::new()).map_err(|error| ReadError::Malformed(error.to_string()))?;
+        let request =
+            Request::get(path).body(Vec::new()).map_err(|error| ReadError::Malformed(error.to_string()))?;
         read_text(&self.0.reader, request, timeout).await
     }
 
@@ -173,7 +173,9 @@ impl Connection {
 
 /// Runs what reads files and may run a credential plugin for seconds.
 async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
 }
 
 /// The body of the answer to one request that reads.

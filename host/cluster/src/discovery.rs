@@ -60,9 +60,8 @@ impl Cluster {
     /// For the error text only: what the API server has of the group.
     async fn other_versions(&self, resource: &Resource) -> String {
         let Resource { group, version, .. } = resource;
-        let text = match self.get_text(&format!("/apis/{group}"), TIMEOUT).await {
-            Ok(text) => text,
-            Err(_) => return format!("the API server has no group `{group}`"),
+        let Ok(text) = self.get_text(&format!("/apis/{group}"), TIMEOUT).await else {
+            return format!("the API server has no group `{group}`");
         };
         let group_text: Group = serde_json::from_str(&text).unwrap_or_default();
         let versions: Vec<String> =
@@ -157,8 +156,14 @@ mod tests {
         let Discovered::Present(features) = judged("Deployment", "deployments", Scope::Namespaced) else {
             panic!("not found")
         };
-        assert!(features.has_status() && features.subresources.contains("scale") && features.verbs.contains("watch"));
-        let Discovered::Present(features) = judged("Node", "nodes", Scope::Cluster) else { panic!("not found") };
+        assert!(
+            features.has_status()
+                && features.subresources.contains("scale")
+                && features.verbs.contains("watch")
+        );
+        let Discovered::Present(features) = judged("Node", "nodes", Scope::Cluster) else {
+            panic!("not found")
+        };
         assert!(!features.has_status());
     }
 
@@ -171,9 +176,24 @@ mod tests {
         };
         for (kind, plural, scope, expected) in [
             ("Web", "webs", Scope::Namespaced, "absent: the API server has no `webs` of Web.v1.apps"),
-            ("Deployment", "deploys", Scope::Namespaced, "contradicted: the plural of Deployment.v1.apps is `deployments`, not `deploys`"),
-            ("Deploy", "deployments", Scope::Namespaced, "contradicted: `deployments` is the plural of Deployment, not of Deploy"),
-            ("Node", "nodes", Scope::Namespaced, "contradicted: the scope of Node.v1.apps is Cluster, and the manifest says Namespaced"),
+            (
+                "Deployment",
+                "deploys",
+                Scope::Namespaced,
+                "contradicted: the plural of Deployment.v1.apps is `deployments`, not `deploys`",
+            ),
+            (
+                "Deploy",
+                "deployments",
+                Scope::Namespaced,
+                "contradicted: `deployments` is the plural of Deployment, not of Deploy",
+            ),
+            (
+                "Node",
+                "nodes",
+                Scope::Namespaced,
+                "contradicted: the scope of Node.v1.apps is Cluster, and the manifest says Namespaced",
+            ),
         ] {
             assert_eq!(text(judged(kind, plural, scope)), expected);
         }

@@ -118,7 +118,9 @@ mod tests {
     fn a_throttled_answer_says_how_long() {
         let text = r#"{"kind":"Status","code":429,"message":"m","details":{"retryAfterSeconds":7}}"#;
         let status: Status = serde_json::from_str(text).unwrap();
-        let ReadError::Throttled { after, .. } = ReadError::from_status(&status) else { panic!("{status:?}") };
+        let ReadError::Throttled { after, .. } = ReadError::from_status(&status) else {
+            panic!("{status:?}")
+        };
         assert_eq!(after, Duration::from_secs(7));
     }
 }

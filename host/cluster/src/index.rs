@@ -122,7 +122,10 @@ impl Index {
 
     /// The object as it is kept already, if this is the same version of it.
     pub(crate) fn same(&self, object: &Object) -> Option<&Arc<Object>> {
-        self.live.get(&object.key()).map(|held| &held.object).filter(|held| is_same(held.meta(), object.meta()))
+        self.live
+            .get(&object.key())
+            .map(|held| &held.object)
+            .filter(|held| is_same(held.meta(), object.meta()))
     }
 
     /// A whole list at one version, rule 5.
@@ -329,7 +332,9 @@ mod tests {
     fn object(name: &str, uid: &str, version: u64, owner: Option<&str>) -> Arc<Object> {
         let owners: Vec<_> = owner
             .iter()
-            .map(|uid| json!({"apiVersion": "v1", "kind": "Web", "name": "w", "uid": uid, "controller": true}))
+            .map(
+                |uid| json!({"apiVersion": "v1", "kind": "Web", "name": "w", "uid": uid, "controller": true}),
+            )
             .collect();
         let value = json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -496,12 +501,19 @@ mod tests {
 
         fn list(&self) -> Vec<Arc<Object>> {
             let selected = self.objects.iter().filter(|(_, (_, _, selected))| *selected);
-            selected.map(|(name, (uid, version, _))| object(&format!("o{name}"), uid, *version, None)).collect()
+            selected
+                .map(|(name, (uid, version, _))| object(&format!("o{name}"), uid, *version, None))
+                .collect()
         }
     }
 
     fn write() -> impl Strategy<Value = Write> {
-        (0..4_usize, prop::bool::weighted(0.3), prop::bool::weighted(0.8), prop::option::weighted(0.6, 0..3_usize))
+        (
+            0..4_usize,
+            prop::bool::weighted(0.3),
+            prop::bool::weighted(0.8),
+            prop::option::weighted(0.6, 0..3_usize),
+        )
             .prop_map(|(name, delete, selected, answer)| Write { name, delete, selected, answer })
     }
 
@@ -555,13 +567,12 @@ mod tests {
                             listing = Some((index.list_began(), server.list(), server.version));
                         }
                         None => {}
-                        Some((began, items, version)) => {
-                            // A relist never shows less than the watch did: both are consistent.
-                            if delivered.is_none_or(|delivered| delivered <= version) {
+                        // A relist never shows less than the watch did: both are consistent.
+                            Some((began, items, version)) if delivered.is_none_or(|done| done <= version) => {
                                 index.replace(items, version, began, &mut out);
                                 delivered = Some(version);
                             }
-                        }
+                            Some(_) => {}
                     },
                     Step::Event => if let Some(done) = delivered && let Some((version, object, gone)) =
                         server.events.iter().find(|(version, ..)| *version > done)

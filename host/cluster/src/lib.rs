@@ -18,8 +18,8 @@
 //! - [`status`]: the primary's, with the host's own condition
 //! - [`event`]: what people shall read about it
 
-pub mod apply;
 pub mod access;
+pub mod apply;
 mod config;
 mod connect;
 pub mod crd;

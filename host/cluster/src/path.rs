@@ -50,7 +50,13 @@ mod tests {
     use super::*;
 
     fn resource(group: &str, scope: Scope) -> Resource {
-        Resource { group: group.into(), version: "v1".into(), kind: "Web".into(), plural: "webs".into(), scope }
+        Resource {
+            group: group.into(),
+            version: "v1".into(),
+            kind: "Web".into(),
+            plural: "webs".into(),
+            scope,
+        }
     }
 
     #[test]

@@ -37,8 +37,8 @@ use pilothouse_model::names::Key;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use self::keys::{Lane, Outcome, QueueSettings, QueueStats, Wake};
 use self::keys::Started;
+pub use self::keys::{Lane, Outcome, QueueSettings, QueueStats, Wake};
 use self::turns::{PluginId, QueueId, Turns};
 
 /// Starts the passes of all plugins: no more than so many at the same time, and by turns between plugins. Cheap to
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     fn settings() -> QueueSettings {
-        QueueSettings { backoff: BackoffSettings::default(), resync: Duration::from_secs(600) }
+        QueueSettings { backoff: BackoffSettings::default(), resync: Duration::from_mins(10) }
     }
 
     fn key(name: impl ToString) -> Key {
@@ -365,7 +365,10 @@ mod tests {
         // Six places for 10 s each make 1,200 passes in 2,000 s.
         let done = *done.lock().unwrap();
         for (done_by_one, fair) in done.into_iter().zip([400, 400, 200, 200]) {
-            assert!((fair * 9 / 10..=fair * 11 / 10).contains(&done_by_one), "{done:?}, {fair} would be fair");
+            assert!(
+                (fair * 9 / 10..=fair * 11 / 10).contains(&done_by_one),
+                "{done:?}, {fair} would be fair"
+            );
         }
     }
 

@@ -144,9 +144,12 @@ impl Store {
             return;
         }
         let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner);
-        let listeners: Vec<Listener> = listeners.all.iter().map(|(_, listener)| Arc::clone(listener)).collect();
+        let listeners: Vec<Listener> =
+            listeners.all.iter().map(|(_, listener)| Arc::clone(listener)).collect();
         for delta in &deltas {
-            listeners.iter().for_each(|listener| listener(delta));
+            for listener in &listeners {
+                listener(delta);
+            }
         }
     }
 
@@ -182,7 +185,10 @@ impl Store {
 impl fmt::Debug for Store {
     /// Never the content: it may be Secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("kind", &self.kind.to_string()).field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Store")
+            .field("kind", &self.kind.to_string())
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -252,7 +258,10 @@ mod tests {
     fn objects_are_kept_stamped_pruned_and_with_shared_texts() {
         let store = store(Projection::Full);
         let (one, other) = (store.prepare(object(pod("a", 1))), store.prepare(object(pod("b", 2))));
-        assert!(one.json().starts_with(r#"{"apiVersion":"v1","kind":"Pod""#) && !one.json().contains("managedFields"));
+        assert!(
+            one.json().starts_with(r#"{"apiVersion":"v1","kind":"Pod""#)
+                && !one.json().contains("managedFields")
+        );
         assert!(one.has_foreign_managers());
         assert!(Arc::ptr_eq(one.own_fields().unwrap(), other.own_fields().unwrap()));
         assert!(std::ptr::eq(one.kind(), other.kind()));
@@ -299,7 +308,11 @@ mod tests {
         store.upsert_response(object(pod("c", 3)));
         assert_eq!(
             *heard.lock().unwrap(),
-            [("n/a".into(), Change::Initial), ("n/b".into(), Change::Changed), ("n/a".into(), Change::Deleted)]
+            [
+                ("n/a".into(), Change::Initial),
+                ("n/b".into(), Change::Changed),
+                ("n/a".into(), Change::Deleted)
+            ]
         );
         assert_eq!(store.objects().iter().map(|o| o.meta().name.to_string()).collect::<Vec<_>>(), ["b", "c"]);
     }

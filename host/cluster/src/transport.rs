@@ -169,10 +169,12 @@ fn build(config: &Config, purpose: Purpose) -> Result<Stack, kube::Error> {
         Purpose::Write => WRITER_UNACKNOWLEDGED_MAX,
     }));
 
-    let mut https = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    let mut https =
+        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = name.clone().try_into().map_err(kube::client::RustlsTlsError::InvalidServerName);
-        https = https.with_server_name_resolver(FixedServerNameResolver::new(name.map_err(kube::Error::RustlsTls)?));
+        https = https
+            .with_server_name_resolver(FixedServerNameResolver::new(name.map_err(kube::Error::RustlsTls)?));
     }
     let https = https.enable_http1().enable_http2().wrap_connector(tcp);
 

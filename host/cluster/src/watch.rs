@@ -29,7 +29,7 @@ use crate::wire::{Event, Page};
 /// How long the API server keeps a watch, and by how much that varies so that watches do not all end together. Its own
 /// time-out is 30 to 60 minutes; client-go asks for 5 to 10. The shorter, the sooner a stream is found out that stays
 /// open and says nothing.
-const LASTING_MIN: Duration = Duration::from_secs(240);
+const LASTING_MIN: Duration = Duration::from_mins(4);
 const LASTING_SPREAD_SECONDS: u64 = 60;
 /// How much longer than it was asked to last a watch may be silent. Connections have a PING of their own; this is for
 /// what answers that and sends no events.
@@ -37,7 +37,7 @@ const SILENCE_MARGIN: Duration = Duration::from_secs(10);
 /// Until the first byte of an answer. A consistent list waits up to 3 s for the API server's cache.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// One page of 500 objects.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Between two objects of a streamed list. An API server that takes the request and never ends the list does not know
 /// streamed lists; it is then asked for pages.
 const LIST_SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -107,7 +107,9 @@ impl Watch {
                     self.version = None;
                 }
                 // The version lies ahead of an API server that was restored from a backup, or is none of its own.
-                ReadError::Refused { code: 400 | 422 | 504, .. } if self.version.is_some() => self.version = None,
+                ReadError::Refused { code: 400 | 422 | 504, .. } if self.version.is_some() => {
+                    self.version = None;
+                }
                 ReadError::Refused { code: 400 | 422, .. } if streamed && self.streams_lists => {
                     tracing::debug!(query = %self.query, %error, "no streamed lists here");
                     self.streams_lists = false;
@@ -247,7 +249,8 @@ impl Watch {
 
     /// A new stream would go on behind this object. Only numbers: what the host knows no number of, it lists again.
     fn reach(&mut self, object: &Object) {
-        self.version = Some(object.meta().resource_version).filter(|&version| version > 0).map(|n| n.to_string());
+        self.version =
+            Some(object.meta().resource_version).filter(|&version| version > 0).map(|n| n.to_string());
     }
 
     fn replace(&self, list: List, version: &str) {
@@ -259,7 +262,9 @@ impl Watch {
         let before = self.state.send_replace(WatchState::Synced);
         match before {
             WatchState::Synced => {}
-            WatchState::Starting => tracing::debug!(query = %self.query, objects = self.store.len(), "watching"),
+            WatchState::Starting => {
+                tracing::debug!(query = %self.query, objects = self.store.len(), "watching");
+            }
             WatchState::Failing { since, .. } => {
                 let seconds = since.elapsed().as_secs();
                 tracing::info!(query = %self.query, seconds, "watching again");
@@ -360,7 +365,7 @@ mod tests {
             assert!(delay >= Duration::from_millis(500) && delay <= Duration::from_secs(10), "{delay:?}");
         }
         assert!(delay(&ReadError::Unreachable(String::new()), 1) <= Duration::from_millis(250));
-        let after = Duration::from_secs(60);
+        let after = Duration::from_mins(1);
         assert_eq!(delay(&ReadError::Throttled { after, message: String::new() }, 1), after);
     }
 }

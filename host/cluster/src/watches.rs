@@ -30,7 +30,14 @@ pub struct Query {
 impl Query {
     /// All objects of a resource, whole.
     pub fn new(resource: Resource) -> Self {
-        Self { resource, namespace: None, labels: None, fields: None, projection: Projection::Full, manager: None }
+        Self {
+            resource,
+            namespace: None,
+            labels: None,
+            fields: None,
+            projection: Projection::Full,
+            manager: None,
+        }
     }
 
     /// Only those of one namespace. Without effect on cluster-scoped resources.

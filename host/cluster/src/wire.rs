@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 use http::Request;
+use kube::core::Status;
 use kube::core::params::{ListParams, WatchParams};
 use kube::core::request::Request as Path;
-use kube::core::Status;
 use pilothouse_model::manifest::Projection;
 use pilothouse_model::object::Object;
 use serde::Deserialize;
@@ -97,7 +97,8 @@ impl Page {
         let list: List<'_> = serde_json::from_str(text).map_err(|error| malformed(&error))?;
         let raw = list.items.unwrap_or_default();
         // One by one: an item that cannot be read must not hide the others.
-        let items: Vec<Object> = raw.iter().filter_map(|item| serde_json::from_str(item.get()).ok()).collect();
+        let items: Vec<Object> =
+            raw.iter().filter_map(|item| serde_json::from_str(item.get()).ok()).collect();
         Ok(Self {
             version: list.metadata.resource_version,
             next: Some(list.metadata.r#continue).filter(|token| !token.is_empty()),
@@ -156,15 +157,21 @@ impl Event {
         let line = match serde_json::from_slice::<Line<'_>>(line) {
             Ok(line) => line,
             // What stands between may answer with a bare Status.
-            Err(error) => return Err(serde_json::from_slice(line).map_or_else(|_| malformed(&error), |status| ReadError::from_status(&status))),
+            Err(error) => {
+                return Err(serde_json::from_slice(line)
+                    .map_or_else(|_| malformed(&error), |status| ReadError::from_status(&status)));
+            }
         };
         let object = || serde_json::from_str::<Object>(line.object.get());
         Ok(match line.r#type {
-            "ADDED" | "MODIFIED" => object().map_or_else(|error| Self::Malformed(error.to_string()), Self::Put),
+            "ADDED" | "MODIFIED" => {
+                object().map_or_else(|error| Self::Malformed(error.to_string()), Self::Put)
+            }
             "DELETED" => object().map_or_else(|error| Self::Malformed(error.to_string()), Self::Gone),
             "BOOKMARK" => bookmark(line.object.get())?,
             "ERROR" => {
-                let status: Status = serde_json::from_str(line.object.get()).map_err(|error| malformed(&error))?;
+                let status: Status =
+                    serde_json::from_str(line.object.get()).map_err(|error| malformed(&error))?;
                 return Err(ReadError::from_status(&status));
             }
             other => Self::Malformed(format!("an event of the unknown type {other:.32}")),
@@ -186,7 +193,8 @@ fn bookmark(object: &str) -> Result<Event, ReadError> {
         annotations: Option<std::collections::BTreeMap<std::borrow::Cow<'a, str>, &'a RawValue>>,
     }
     let Bookmark { metadata } = serde_json::from_str(object).map_err(|error| malformed(&error))?;
-    let list_ends = metadata.annotations.is_some_and(|annotations| annotations.contains_key(INITIAL_EVENTS_END));
+    let list_ends =
+        metadata.annotations.is_some_and(|annotations| annotations.contains_key(INITIAL_EVENTS_END));
     Ok(Event::Bookmark { version: metadata.resource_version, list_ends })
 }
 
@@ -219,13 +227,20 @@ mod tests {
     #[test]
     fn the_events_of_a_watch_are_read_one_by_one() {
         let text = concat!(
-            r#"{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"3"}}}"#, "\n",
-            r#"{"object":{"metadata":{"name":"a"}},"type":"DELETED"}"#, "\n",
-            r#"{"type":"ADDED","object":[1]}"#, "\n",
-            r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#, "\n",
-            r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}"#, "\n",
-            r#"{"type":"SURPRISE","object":{}}"#, "\n",
-            r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#, "\n",
+            r#"{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"3"}}}"#,
+            "\n",
+            r#"{"object":{"metadata":{"name":"a"}},"type":"DELETED"}"#,
+            "\n",
+            r#"{"type":"ADDED","object":[1]}"#,
+            "\n",
+            r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#,
+            "\n",
+            r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+            "\n",
+            r#"{"type":"SURPRISE","object":{}}"#,
+            "\n",
+            r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#,
+            "\n",
         );
         let events = events(text);
         assert!(matches!(&events[0], Ok(Event::Put(object)) if object.meta().resource_version == 3));
@@ -267,7 +282,10 @@ mod tests {
             "/api/v1/namespaces/n/pods?&watch=true&timeoutSeconds=250&labelSelector=a%3Db%2Cc&allowWatchBookmarks=true\
              &sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion="
         );
-        assert!(uri(query.watch_request(Some("7"), lasting).unwrap()).ends_with("Bookmarks=true&resourceVersion=7"));
+        assert!(
+            uri(query.watch_request(Some("7"), lasting).unwrap())
+                .ends_with("Bookmarks=true&resourceVersion=7")
+        );
         assert_eq!(
             uri(query.list_request(None).unwrap()),
             "/api/v1/namespaces/n/pods?&labelSelector=a%3Db%2Cc&limit=500"

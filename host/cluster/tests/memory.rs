@@ -1,5 +1,7 @@
 //! What an object costs in a store. A binary of its own: it measures the process.
 
+#![allow(clippy::unwrap_used, reason = "all of it is tests")]
+
 use std::sync::Arc;
 
 use pilothouse_cluster::store::Store;
@@ -47,8 +49,13 @@ fn resident_bytes() -> usize {
 
 #[test]
 fn an_object_costs_little_more_than_its_json() {
+    let mut stores = Vec::new();
     for projection in [Projection::Metadata, Projection::Full] {
-        let store = Arc::new(Store::new(Kind::new("", "v1", "Pod"), projection, Some("pilothouse-pod-replica".to_owned())));
+        let store = Arc::new(Store::new(
+            Kind::new("", "v1", "Pod"),
+            projection,
+            Some("pilothouse-pod-replica".to_owned()),
+        ));
         let before = resident_bytes();
         for n in 0..OBJECTS {
             let object: Object = serde_json::from_str(&pod(n).to_string()).unwrap();
@@ -58,7 +65,10 @@ fn an_object_costs_little_more_than_its_json() {
         let (json, each) = (store.json_bytes() / OBJECTS, used / OBJECTS);
         println!("{projection:?}: {each} bytes for an object of {json} bytes of JSON");
         assert_eq!(store.len(), OBJECTS);
-        assert!(each <= json + BYTES_BESIDE_JSON_MAX, "{projection:?}: {each} bytes for {json} bytes of JSON");
-        drop(store);
+        assert!(
+            each <= json + BYTES_BESIDE_JSON_MAX,
+            "{projection:?}: {each} bytes for {json} bytes of JSON"
+        );
+        stores.push(store);
     }
 }

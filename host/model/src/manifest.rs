@@ -309,7 +309,10 @@ impl Controller {
             target.resource.check(&path)?;
             let kind = target.resource.kind();
             if self.targets[..at].iter().any(|other| other.resource.kind() == kind) {
-                return Err(ManifestError::new(path, format!("{kind} is named twice: list all its verbs once")));
+                return Err(ManifestError::new(
+                    path,
+                    format!("{kind} is named twice: list all its verbs once"),
+                ));
             }
         }
         if let Some(finalizer) = &self.finalizer {
@@ -400,7 +403,11 @@ mod tests {
         let mut second = versions["controllers"][0].clone();
         second["primary"]["version"] = json!("v2");
         versions["controllers"].as_array_mut().unwrap().push(second);
-        assert!(error(&versions).contains("Web.v2.example.com has a controller already"), "{}", error(&versions));
+        assert!(
+            error(&versions).contains("Web.v2.example.com has a controller already"),
+            "{}",
+            error(&versions)
+        );
 
         let mut finalizer = minimal();
         finalizer["controllers"][0]["finalizer"] = json!("cleanup");

@@ -25,6 +25,9 @@ pub const EVENT_MESSAGE_BYTES_MAX: usize = 1_024;
 pub const EVENTS_MAX: usize = 16;
 /// Largest status, bytes: etcd refuses objects above 1.5 MiB, and the rest of the object needs room.
 pub const STATUS_BYTES_MAX: usize = 1 << 20;
+/// Maps and lists in all JSON texts of one outcome. A map takes 650 bytes once it is read, `{"a":0}` in the text: 8 MiB
+/// of those would be half a gigabyte. 2,000 children of 100 each fit.
+pub const CONTAINERS_MAX: usize = 200_000;
 /// Rounds of `look-up` in one pass, as many as Crossplane's functions have: a plugin that asks still is searching.
 pub const LOOK_UP_ROUNDS_MAX: usize = 5;
 /// Questions of one round of `look-up`: each is a request to the API server and an answer in memory.

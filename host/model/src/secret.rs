@@ -21,6 +21,10 @@ enum Part {
 /// Bytes of a drawn text per character that is taken: the widest rejection is 62 of 64.
 const RANDOM_BYTES_PER_CHARACTER: usize = 2;
 
+/// Bytes of a Secret's data, the API server's own limit. It counts here as well: one key of 8 MiB of `$(other)` would
+/// ask for terabytes.
+const DATA_BYTES_MAX: usize = 1 << 20;
+
 impl Alphabet {
     fn characters(self) -> &'static [u8] {
         match self {
@@ -85,7 +89,12 @@ pub fn check(asked: SecretTemplate) -> Result<Template, String> {
         }
     }
     let literals = asked.literals.into_iter().map(|entry| (entry.key, entry.value)).collect();
-    Ok(Template { literals, random: asked.random, composed })
+    let template = Template { literals, random: asked.random, composed };
+    let bytes = template.bytes();
+    if bytes > DATA_BYTES_MAX {
+        return Err(format!("the values: {bytes} bytes, at most {DATA_BYTES_MAX} would be right"));
+    }
+    Ok(template)
 }
 
 fn parts(text: &str) -> Result<Vec<Part>, String> {
@@ -113,6 +122,18 @@ fn parts(text: &str) -> Result<Vec<Part>, String> {
 }
 
 impl Template {
+    /// Bytes of all values when each random key has its length.
+    fn bytes(&self) -> usize {
+        let literals = self.literals.iter().map(|(key, value)| (key.as_str(), value.len()));
+        let random = self.random.iter().map(|random| (random.key.as_str(), random.length as usize));
+        let lengths: BTreeMap<&str, usize> = literals.chain(random).collect();
+        let parts = self.composed.values().flatten().map(|part| match part {
+            Part::Text(text) => text.len(),
+            Part::Key(name) => lengths.get(name.as_str()).copied().unwrap_or_default(),
+        });
+        parts.chain(lengths.values().copied()).fold(0, usize::saturating_add)
+    }
+
     /// Random bytes that [`Template::fill`] needs at most, with a margin that makes running short a matter of
     /// 2^-64: it would fail, not shorten a password.
     pub fn random_bytes(&self) -> usize {
@@ -145,13 +166,18 @@ impl Template {
             };
             data.insert(random.key.clone(), value);
         }
+        // A kept value may be longer than the template's own. What is cut here is too large to be stored.
+        let mut room = DATA_BYTES_MAX + 1;
         for (key, parts) in &self.composed {
             let mut value = Vec::new();
             for part in parts {
-                match part {
-                    Part::Text(text) => value.extend_from_slice(text.as_bytes()),
-                    Part::Key(name) => value.extend_from_slice(data.get(name).map_or(&[], Vec::as_slice)),
-                }
+                let text = match part {
+                    Part::Text(text) => text.as_bytes(),
+                    Part::Key(name) => data.get(name).map_or(&[][..], Vec::as_slice),
+                };
+                let text = &text[..text.len().min(room)];
+                room -= text.len();
+                value.extend_from_slice(text);
             }
             data.insert(key.clone(), value);
         }
@@ -211,6 +237,22 @@ mod tests {
         assert_eq!(template.fill(&BTreeMap::new(), &[0; 8]), None);
         // Bytes that the alphabet skips: 63 of 0..=63.
         assert_eq!(template.fill(&BTreeMap::new(), &vec![63; template.random_bytes()]), None);
+    }
+
+    #[test]
+    fn a_composed_key_cannot_ask_for_terabytes() {
+        let mut huge = template();
+        huge.literals[0].value = "x".repeat(4 << 20);
+        huge.composed[0].value = "$(username)".repeat(400_000);
+        let problem = check(huge).unwrap_err();
+        assert!(problem.contains("at most 1048576"), "{problem}");
+
+        // A value that was edited by hand is kept, however long.
+        let mut many = template();
+        many.composed[0].value = "$(password)".repeat(10_000);
+        let kept = BTreeMap::from([("password".to_owned(), vec![b'x'; 1 << 19])]);
+        let data = check(many).unwrap().fill(&kept, &[]).unwrap();
+        assert_eq!(data["uri"].len(), DATA_BYTES_MAX + 1, "the API server refuses it");
     }
 
     #[test]

@@ -50,9 +50,9 @@ pub(crate) async fn serve(
 /// 200 when every loaded plugin's watches are in sync; else 503 with one line for each reason.
 async fn ready(State(shared): State<Shared>) -> impl IntoResponse {
     let live = Arc::clone(&shared.live.borrow());
-    let kinds = live.iter().flat_map(|(name, plugin)| {
-        plugin.kinds().into_iter().map(move |kind| gate_name(name, &kind))
-    });
+    let kinds = live
+        .iter()
+        .flat_map(|(name, plugin)| plugin.kinds().into_iter().map(move |kind| gate_name(name, &kind)));
     let unready = shared.health.unready(kinds);
     if unready.is_empty() {
         (StatusCode::OK, "ok\n".to_owned())

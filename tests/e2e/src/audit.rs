@@ -16,7 +16,8 @@ impl World {
     /// The log trails the answers a little: an object that an administrator creates last shows how far it has come.
     pub async fn mark(&self) -> Mark {
         let config_maps = CONFIG_MAP.api(&self.client, &self.namespace);
-        let marker = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "audit-mark-"}});
+        let marker =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "audit-mark-"}});
         let marker = serde_json::from_value(marker).unwrap();
         let created = config_maps.create(&PostParams::default(), &marker).await.unwrap();
         let name = created.metadata.name.unwrap();

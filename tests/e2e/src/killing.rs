@@ -20,13 +20,11 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use crate::{
-    DEADLINE, Kind, POD_DISRUPTION_BUDGET, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET, World,
-};
+use crate::{DEADLINE, Kind, POD_DISRUPTION_BUDGET, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET, World};
 
-/// Latest instant of a kill after a start. A host is ready within 300 ms and done with a batch of clusters within a
-/// second, so that kills fall into everything that it does.
-const LIFE_MAX_MS: u64 = 1_500;
+/// Latest instant of a kill after a start. A host is ready within 200 ms and done with a batch of clusters within
+/// 500 ms, so that kills fall into everything that it does.
+const LIFE_MAX_MS: u64 = 700;
 /// The shortest that `--resync` takes.
 const RESYNC: Duration = Duration::from_secs(10);
 /// Children of each cluster, by kind, as endings of its name.
@@ -39,17 +37,18 @@ const CHILDREN: [(Kind, &[&str]); 4] = [
 
 /// Kills the host this many times while so many PostgresClusters are created, and starts it again each time. Then all
 /// clusters become ready with exactly their children, no Secret has changed since it was first seen, and the host
-/// writes nothing more.
+/// writes nothing more. Returns how many of the kills left a cluster half made.
 ///
 /// # Panics
 /// If any of that does not hold.
-pub async fn killed_while_creating(world: &World, kills: usize, clusters: usize) {
+pub async fn killed_while_creating(world: &World, kills: usize, clusters: usize) -> usize {
     let seen = SecretsSeen::watch(world);
     let options = HostOptions { resync: Some(RESYNC), ..world.options() };
     let host = Host::start(options).await.unwrap();
     let names: Vec<String> = (0..clusters).map(|at| format!("pg-{at}")).collect();
-    let mut lives = Vec::new();
-    for (round, batch) in names.chunks(clusters.div_ceil(kills)).enumerate() {
+    let (mut lives, mut amid_work) = (Vec::new(), 0);
+    for round in 0..kills {
+        let batch = &names[round * clusters / kills..(round + 1) * clusters / kills];
         let life = Duration::from_millis(RandomState::new().hash_one(round) % LIFE_MAX_MS);
         lives.push(life);
         let end = Instant::now() + life;
@@ -61,8 +60,10 @@ pub async fn killed_while_creating(world: &World, kills: usize, clusters: usize)
         };
         tokio::join!(create, live);
         host.kill_9().unwrap();
+        let begun = world.list(POSTGRES_CLUSTER).await.len();
+        amid_work += usize::from(world.list(POD_DISRUPTION_BUDGET).await.len() < begun);
     }
-    println!("killed after {lives:?}");
+    println!("killed after {lives:?}, {amid_work} times amid work");
     host.restart().await.unwrap();
 
     for name in &names {
@@ -72,12 +73,19 @@ pub async fn killed_while_creating(world: &World, kills: usize, clusters: usize)
         let expected: BTreeSet<String> =
             names.iter().flat_map(|name| endings.iter().map(move |end| format!("{name}{end}"))).collect();
         let children = world.list(kind).await;
-        let there: Vec<&str> = children.iter().map(|child| child["metadata"]["name"].as_str().unwrap()).collect();
-        assert_eq!(there.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>(), expected, "{}", kind.1);
+        let there: Vec<&str> =
+            children.iter().map(|child| child["metadata"]["name"].as_str().unwrap()).collect();
+        assert_eq!(
+            there.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>(),
+            expected,
+            "{}",
+            kind.1
+        );
         assert_eq!(there.len(), expected.len(), "{}", kind.1);
     }
     seen.assert_unchanged(&names.iter().map(|name| format!("{name}-app")).collect());
     is_at_rest(world, &host, clusters).await;
+    amid_work
 }
 
 /// Two passes over every cluster, one of them at a resync, without a write.

@@ -49,7 +49,12 @@ impl World {
         let deploy = || async {
             let base = workspace::root().join("deploy/base");
             kubectl(plane, ["apply".as_ref(), "-k".as_ref(), base.as_os_str()], &[]).await;
-            kubectl(plane, ["wait", "--for=condition=Established", "crd/postgresclusters.db.example.com"], &[]).await;
+            kubectl(
+                plane,
+                ["wait", "--for=condition=Established", "crd/postgresclusters.db.example.com"],
+                &[],
+            )
+            .await;
             plane.kubeconfig_for_service_account(DEPLOYED.0, DEPLOYED.1).await.unwrap()
         };
         let kubeconfig = ACCOUNT.get_or_init(deploy).await.clone();
@@ -161,7 +166,8 @@ impl World {
     /// Edits an object by a JSON merge patch.
     pub async fn edit(&self, kind: Kind, name: &str, patch: &Value) -> Value {
         let params = PatchParams { field_manager: Some("kubectl-edit".to_owned()), ..PatchParams::default() };
-        let patched = kind.api(&self.client, &self.namespace).patch(name, &params, &Patch::Merge(patch)).await;
+        let patched =
+            kind.api(&self.client, &self.namespace).patch(name, &params, &Patch::Merge(patch)).await;
         serde_json::to_value(patched.unwrap()).unwrap()
     }
 
@@ -185,7 +191,8 @@ impl World {
     pub async fn cluster(&self, name: &str, replicas: i32) -> Value {
         let spec = json!({"replicas": replicas, "version": "16", "storage": "1Gi"});
         let Kind(api_version, kind, _) = POSTGRES_CLUSTER;
-        let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec});
+        let object =
+            json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec});
         self.create(POSTGRES_CLUSTER, &object).await
     }
 
@@ -224,7 +231,8 @@ async fn try_kubectl<A: AsRef<OsStr>>(
     input: &[u8],
 ) -> Output {
     let cache = plane.directory().join("kubectl-cache");
-    let flags = ["--kubeconfig".as_ref(), plane.kubeconfig().as_os_str(), "--cache-dir".as_ref(), cache.as_os_str()];
+    let flags =
+        ["--kubeconfig".as_ref(), plane.kubeconfig().as_os_str(), "--cache-dir".as_ref(), cache.as_os_str()];
     let flags: Vec<_> = flags.iter().map(|flag| (*flag).to_owned()).collect();
     let arguments = arguments.into_iter().map(|argument| argument.as_ref().to_owned());
     try_run_with(Path::new("kubectl"), flags.into_iter().chain(arguments), input).await

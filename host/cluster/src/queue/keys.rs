@@ -267,9 +267,11 @@ impl Keys {
     /// Takes the next key that is due; its pass runs until [`Keys::finish`].
     pub(crate) fn start(&mut self, now: Instant) -> Option<Started> {
         self.advance(now);
-        let heads = Lane::ALL.into_iter().filter_map(|lane| Some((lane, *self.due[lane as usize].keys().next()?)));
+        let heads =
+            Lane::ALL.into_iter().filter_map(|lane| Some((lane, *self.due[lane as usize].keys().next()?)));
         let by_age = self.taken % OLDEST_EACH == OLDEST_EACH - 1;
-        let (lane, ticket) = heads.min_by_key(|(lane, ticket)| if by_age { (0, *ticket) } else { (*lane as usize, 0) })?;
+        let (lane, ticket) =
+            heads.min_by_key(|(lane, ticket)| if by_age { (0, *ticket) } else { (*lane as usize, 0) })?;
         let key = self.due[lane as usize].remove(&ticket)?;
         self.taken += 1;
         let entry = self.entries.get_mut(&key)?;
@@ -313,7 +315,7 @@ impl Keys {
         }
         let spread = spread(key);
         let resync = self.settings.resync;
-        let resync = (resync - resync / 10 * spread_part(spread) / 1_024, Lane::Resync);
+        let resync = (resync.saturating_sub(resync / 10 * spread_part(spread) / 1_024), Lane::Resync);
         let (after, lane) = match outcome {
             Outcome::Success { requeue_after: Some(after) } => {
                 resync.min((after.max(REQUEUE_AFTER_MIN), Lane::Requeue))
@@ -446,7 +448,9 @@ mod tests {
         keys.add(key("a"), Wake::change(), now);
         start(&mut keys, now).unwrap();
         let written: Vec<u64> = (0..=CAUSES_MAX as u64).collect();
-        written.iter().for_each(|version| keys.add(key("a"), Wake::changed(*version), now));
+        for version in &written {
+            keys.add(key("a"), Wake::changed(*version), now);
+        }
         keys.finish(&key("a"), success(), &written, now);
         assert!(keys.is_due(now));
     }
@@ -500,7 +504,10 @@ mod tests {
         }
         keys.start(now + SECOND).unwrap();
         keys.finish(&key("a"), Outcome::Rest, &[], now);
-        assert!(keys.next_due(now).unwrap() >= now + 540 * SECOND, "what cannot succeed is not tried again soon");
+        assert!(
+            keys.next_due(now).unwrap() >= now + 540 * SECOND,
+            "what cannot succeed is not tried again soon"
+        );
     }
 
     #[test]

@@ -81,7 +81,12 @@ impl Turns {
         self.plugins.remove(&id);
     }
 
-    pub(crate) fn add_queue(&mut self, plugin: PluginId, settings: QueueSettings, wake: Arc<Notify>) -> QueueId {
+    pub(crate) fn add_queue(
+        &mut self,
+        plugin: PluginId,
+        settings: QueueSettings,
+        wake: Arc<Notify>,
+    ) -> QueueId {
         self.ids += 1;
         let id = QueueId(self.ids);
         let keys = Keys::new(settings);
@@ -190,7 +195,10 @@ impl Turns {
         let mut ready: Vec<(PluginId, QueueId)> = Vec::new();
         for (id, queue) in &mut self.queues {
             let Some(plugin) = self.plugins.get(&queue.plugin) else { continue };
-            if plugin.running < plugin.concurrency && queue.waiting > queue.granted.len() && queue.keys.is_due(now) {
+            if plugin.running < plugin.concurrency
+                && queue.waiting > queue.granted.len()
+                && queue.keys.is_due(now)
+            {
                 ready.push((queue.plugin, *id));
             }
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pilothouse_cluster::watches::{Query, Subscription, WatchState, Watches};
 use pilothouse_cluster::Cluster;
+use pilothouse_cluster::watches::{Query, Subscription, WatchState, Watches};
 use pilothouse_harness::{ControlPlane, eventually};
 use pilothouse_model::manifest::{Resource, Scope};
 use pilothouse_model::names::Key;

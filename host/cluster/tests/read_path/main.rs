@@ -1,5 +1,7 @@
 //! Reading from a real API server: connections, watches, and a line between that goes bad.
 
+#![allow(clippy::unwrap_used, reason = "all of it is tests")]
+
 mod connect;
 mod line;
 mod watch;

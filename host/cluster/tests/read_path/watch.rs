@@ -64,7 +64,13 @@ impl Heard {
     }
 
     fn of(&self, name: &str) -> Vec<Change> {
-        self.0.lock().unwrap().iter().filter(|delta| &*delta.key.name == name).map(|delta| delta.change).collect()
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|delta| &*delta.key.name == name)
+            .map(|delta| delta.change)
+            .collect()
     }
 }
 
@@ -102,7 +108,11 @@ async fn objects_arrive_whole_or_as_metadata_and_own_answers_at_once() -> Result
 
     let answer = apply(&cluster, &config_maps(), config_map(&namespace, "ours", "1")).await?;
     whole.store().upsert_response(answer);
-    assert_eq!(data(whole.store(), &namespace, "ours").as_deref(), Some("1"), "no need to wait for its event");
+    assert_eq!(
+        data(whole.store(), &namespace, "ours").as_deref(),
+        Some("1"),
+        "no need to wait for its event"
+    );
     apply(&cluster, &config_maps(), config_map(&namespace, "ours", "2")).await?;
     eventually(SOON, "the change of the other", || async {
         data(whole.store(), &namespace, "ours").as_deref() == Some("2")
@@ -194,7 +204,9 @@ async fn missing_rbac_is_said_and_heals_when_granted() -> Result<()> {
     let query = Query::new(config_maps()).in_namespace(&namespace);
     let subscription = watches.subscribe(query, |_| {});
     eventually(SOON, "the state Forbidden", || async { failing(&subscription) == Some("Forbidden") }).await;
-    let WatchState::Failing { reason: ReadError::Forbidden(text), .. } = subscription.state().borrow().clone() else {
+    let WatchState::Failing { reason: ReadError::Forbidden(text), .. } =
+        subscription.state().borrow().clone()
+    else {
         panic!("not forbidden")
     };
     assert!(text.contains("watch-rbac") && text.contains("configmaps"), "{text}");
@@ -219,8 +231,17 @@ async fn a_thousand_users_come_and_go_and_leave_nothing() -> Result<()> {
     let cluster = connect(plane).await?;
     let namespace = plane.namespace("churn").await?;
     let watches = Watches::new(cluster.clone());
-    let query = |n: usize| Query::new(config_maps()).in_namespace(&namespace).labelled(&format!("test!=no-{n}"));
-    let rss = || std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').nth(1).unwrap().parse::<f64>().unwrap();
+    let query =
+        |n: usize| Query::new(config_maps()).in_namespace(&namespace).labelled(&format!("test!=no-{n}"));
+    let rss = || {
+        std::fs::read_to_string("/proc/self/statm")
+            .unwrap()
+            .split(' ')
+            .nth(1)
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+    };
     let mut at_hundred = 0.0;
     for n in 0..1_000 {
         let first = watches.subscribe(query(n % 3), |_| {});
@@ -308,7 +329,8 @@ async fn an_expired_version_is_not_asked_for_again_and_again() -> Result<()> {
     // Without its watch cache the API server forgets what etcd forgets, here after two seconds.
     let flags = ["--etcd-compaction-interval=2s", "--watch-cache=false"];
     let api_server_flags = flags.map(str::to_owned).to_vec();
-    let options = Options { controller_manager: false, audit: Audit::All, api_server_flags, ..Options::default() };
+    let options =
+        Options { controller_manager: false, audit: Audit::All, api_server_flags, ..Options::default() };
     let plane = ControlPlane::start(options).await?;
     let admin = connect(&plane).await?;
     let namespace = "default";
@@ -329,7 +351,10 @@ async fn an_expired_version_is_not_asked_for_again_and_again() -> Result<()> {
     let propagation = pilothouse_model::plan::Propagation::Background;
     writer(&admin).delete(&at, &dies.meta().uid, propagation, None).await?;
     apply(&admin, &config_maps(), config_map(namespace, "new", "1")).await?;
-    let old = format!("/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion={}", dies.meta().resource_version);
+    let old = format!(
+        "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion={}",
+        dies.meta().resource_version
+    );
     let client = plane.client().await?;
     eventually(SOON, "the version to expire", || async {
         let request = http::Request::get(&old).body(Vec::new()).unwrap();

@@ -162,7 +162,7 @@ impl World {
             let list: Value = self.request("GET", &path, &Value::Null).await.unwrap();
             for item in list["items"].as_array().unwrap() {
                 let mut object: Object = serde_json::from_value(item.clone()).unwrap();
-                object.stamp(&resource.kind());
+                object.stamp(&std::sync::Arc::new(resource.kind()));
                 object.keep_manager(&plugin().field_manager());
                 if object.meta().owner.as_ref().is_some_and(|owner| owner.uid == self.primary.meta().uid) {
                     children.push(Arc::new(object));

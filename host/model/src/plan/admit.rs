@@ -6,8 +6,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, EVENT_MESSAGE_BYTES_MAX, EVENTS_MAX, LOOK_UPS_MAX, LookUp, OnImmutable, Operation, Plan, Propagation,
-    REQUEUE_MS_MAX, REQUEUE_MS_MIN, Refusal, RefusalReason, STATUS_BYTES_MAX, Subresource, Write, clip,
+    CONTAINERS_MAX, Context, EVENT_MESSAGE_BYTES_MAX, EVENTS_MAX, LOOK_UPS_MAX, LookUp, OnImmutable,
+    Operation, Plan, Propagation, REQUEUE_MS_MAX, REQUEUE_MS_MIN, Refusal, RefusalReason, STATUS_BYTES_MAX,
+    Subresource, Write, clip,
 };
 use crate::action::{Action, Apply, Deletion, Event, Outcome, Query, SecretTemplate, TargetPatch};
 use crate::kind::{Kind, Reference};
@@ -22,9 +23,15 @@ type Refused = (RefusalReason, String);
 pub fn admit(outcome: Outcome, cx: &Context<'_>) -> Result<Plan, Refusal> {
     let mut plan = Plan { failure: outcome.failure, ..Plan::default() };
     let mut children = BTreeSet::new();
+    let mut containers = 0;
     for (index, action) in outcome.actions.into_iter().enumerate() {
         let name = name_of(&action);
         let refused = |(reason, problem)| Refusal { index, action: name, reason, problem };
+        containers += containers_in(&action);
+        if containers > CONTAINERS_MAX {
+            let problem = format!("more than {CONTAINERS_MAX} maps and lists in the JSON of one outcome");
+            return Err(refused((RefusalReason::TooMuch, problem)));
+        }
         let writes = plan.writes.len();
         admit_action(index, action, cx, &mut plan).map_err(refused)?;
         if let Some(write) = plan.writes.get(writes) {
@@ -34,8 +41,27 @@ pub fn admit(outcome: Outcome, cx: &Context<'_>) -> Result<Plan, Refusal> {
     Ok(plan)
 }
 
+/// Counted before anything is parsed, and so by what begins one. JSON within a text does not count: behind its braces
+/// stands an escaped quote.
+fn containers_in(action: &Action) -> usize {
+    let texts: &[&str] = match action {
+        Action::Apply(apply) => &[&apply.object, &apply.options],
+        Action::Delete(deletion) => &[&deletion.options],
+        Action::PatchTarget(patch) => &[&patch.patch, &patch.options],
+        Action::GenerateSecret(template) => &[&template.options],
+        Action::SetStatus(status) => &[status],
+        Action::LookUp(query) => &[&query.options],
+        Action::RecordEvent(_) | Action::RequeueAfter(_) | Action::Release | Action::Extension(_) => &[],
+    };
+    let begins = |pair: &[u8]| matches!(pair[0], b'{' | b'[') && pair[1] != b'\\';
+    texts.iter().map(|text| text.as_bytes().windows(2).filter(|pair| begins(pair)).count()).sum()
+}
+
 /// A child wanted in two ways would be written twice in each pass, for ever.
-fn once(write: &Write, children: &mut BTreeSet<(String, String, Option<String>, String)>) -> Result<(), Refused> {
+fn once(
+    write: &Write,
+    children: &mut BTreeSet<(String, String, Option<String>, String)>,
+) -> Result<(), Refused> {
     if !matches!(write.operation, Operation::Apply { .. } | Operation::GenerateSecret { .. }) {
         return Ok(());
     }
@@ -90,7 +116,10 @@ fn admit_action(index: usize, action: Action, cx: &Context<'_>, plan: &mut Plan)
         }
         Action::LookUp(query) => {
             if plan.look_ups.len() == LOOK_UPS_MAX {
-                return Err((RefusalReason::TooMuch, format!("more than {LOOK_UPS_MAX} look-ups in one round")));
+                return Err((
+                    RefusalReason::TooMuch,
+                    format!("more than {LOOK_UPS_MAX} look-ups in one round"),
+                ));
             }
             if plan.look_ups.iter().any(|other| other.id == query.id) {
                 let problem = format!("id: `{}` is asked twice in one round", clip(&query.id, 128));
@@ -197,7 +226,10 @@ fn own_child(object: &mut Value, child: &Child, cx: &Context<'_>) -> Result<Refe
         && *name == *primary.name
         && namespace.as_deref() == primary.namespace.as_deref()
     {
-        return Err((RefusalReason::NotAllowed, "object: is the primary, which cannot be its own child".to_owned()));
+        return Err((
+            RefusalReason::NotAllowed,
+            "object: is the primary, which cannot be its own child".to_owned(),
+        ));
     }
     if metadata.get("labels").is_none_or(Value::is_null) {
         metadata.insert("labels".to_owned(), json!({}));
@@ -266,7 +298,9 @@ fn admit_deletion(index: u32, deletion: Deletion, cx: &Context<'_>) -> Result<Op
     let resource = match (cx.controller.child(&target.kind), foreign) {
         (Some(child), _) => &child.resource,
         (None, Some(declared)) => &declared.resource,
-        (None, None) => return Err(not_declared(&target.kind, "children or targets with the verb delete", cx)),
+        (None, None) => {
+            return Err(not_declared(&target.kind, "children or targets with the verb delete", cx));
+        }
     };
     // What it only reads, a plugin must not delete because it owns others of that kind.
     let related = if foreign.is_some() { cx.related } else { &[] };

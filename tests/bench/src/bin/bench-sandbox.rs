@@ -58,16 +58,16 @@ fn sandbox(cache: &Path) -> Result<Sandbox> {
     Ok(Sandbox::new(SandboxOptions { cache_dir: Some(cache.to_owned()), ..SandboxOptions::new(compiler) })?)
 }
 
-/// A plugin with an SDK and generated types, as authors will write them.
+/// The largest plugin of ours.
 fn compile_and_load(cache: &Path) -> Result<()> {
-    let component = pilothouse_guests::component("config-map", pilothouse_guests::Target::Unknown);
+    let component = pilothouse_guests::component("postgres-cluster", pilothouse_guests::Target::Unknown);
     let sandbox = sandbox(cache)?;
     let begun = Instant::now();
     let plugin = sandbox.prepare(&component, &Limits::default())?;
     if plugin.from_cache() {
         bail!("the cache was not empty");
     }
-    Figure::millis("compile a plugin in the child", begun.elapsed(), 1_000.0).print();
+    Figure::millis("cold compile of postgres-cluster, in the child", begun.elapsed(), Some(1_000.0)).print();
 
     let mut loads = Vec::new();
     for _ in 0..50 {
@@ -75,7 +75,7 @@ fn compile_and_load(cache: &Path) -> Result<()> {
         sandbox.prepare(&component, &Limits::default())?;
         loads.push(begun.elapsed());
     }
-    Figure::millis("load a plugin from the cache, median", quantile(&mut loads, 0.5), 10.0).print();
+    Figure::millis("load it from the cache, median", quantile(&mut loads, 0.5), Some(10.0)).print();
     Ok(())
 }
 
@@ -143,11 +143,15 @@ fn calls(Plugins { sandbox, prepared }: &Plugins) -> Result<()> {
         Ok(times)
     };
     let mut hot = measured(&prepared[..1])?;
-    Figure::micros("call with 5 children, hot, median", quantile(&mut hot, 0.5), 100.0).print();
-    Figure::micros("call with 5 children, hot, 99 %", quantile(&mut hot, 0.99), 400.0).print();
+    Figure::micros("call with 5 children, hot, median", quantile(&mut hot, 0.5), Some(100.0)).print();
+    Figure::micros("call with 5 children, hot, 99 %", quantile(&mut hot, 0.99), None).print();
     let mut round = measured(prepared)?;
-    Figure::micros("call with 5 children, round robin over 100, median", quantile(&mut round, 0.5), 200.0)
-        .print();
+    Figure::micros(
+        "call with 5 children, round robin over 100, median",
+        quantile(&mut round, 0.5),
+        Some(200.0),
+    )
+    .print();
     Ok(())
 }
 
@@ -180,7 +184,7 @@ fn idle(cache: &Path) -> Result<()> {
     }
     let (private_after, resident_after) = memory()?;
     let each = |before: f64, after: f64| (after - before) / f64::from(PLUGINS - 1);
-    let kib = |name, value, goal| Figure { name, value, unit: "KiB", goal };
+    let kib = |name, value, goal| Figure { name, value, unit: "KiB", goal: Some(goal) };
     kib("idle plugin, private memory", each(private_before, private_after), 102.4).print();
     kib("idle plugin, resident memory", each(resident_before, resident_after), 307.2).print();
 
@@ -189,7 +193,7 @@ fn idle(cache: &Path) -> Result<()> {
     let before = wake_ups()?;
     std::thread::sleep(Duration::from_secs(1));
     let value = wake_ups()? - before;
-    Figure { name: "wake-ups of the idle sandbox in a second", value, unit: "", goal: 0.0 }.print();
+    Figure { name: "wake-ups of the idle sandbox in a second", value, unit: "", goal: Some(0.0) }.print();
     Ok(())
 }
 
@@ -241,7 +245,9 @@ fn neighbours() -> Result<()> {
         }
         anyhow::Ok(delays)
     })?;
-    Figure::millis("call beside 100 loops of 10 plugins, 99 %", quantile(&mut delays, 0.99), 50.0).print();
-    Figure::millis("call beside 100 loops of 10 plugins, longest", quantile(&mut delays, 1.0), 50.0).print();
+    Figure::millis("call beside 100 loops of 10 plugins, 99 %", quantile(&mut delays, 0.99), Some(50.0))
+        .print();
+    Figure::millis("call beside 100 loops of 10 plugins, longest", quantile(&mut delays, 1.0), Some(50.0))
+        .print();
     Ok(())
 }

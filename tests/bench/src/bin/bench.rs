@@ -39,11 +39,12 @@ fn run() -> Result<()> {
     }
     println!("{:<60} {:>10} {:>10} {:<5} ", "measure", "value", "goal", "unit");
     for row in &rows {
-        let number = |field: &str| row[field].as_f64().unwrap_or_default();
+        let number =
+            |field: &str| row[field].as_f64().map_or("-".to_owned(), |number| format!("{number:.3}"));
         let mark = if row["met"] == true { "" } else { "  missed" };
         let (name, unit) =
             (row["name"].as_str().unwrap_or_default(), row["unit"].as_str().unwrap_or_default());
-        println!("{name:<60} {:>10.3} {:>10.3} {unit:<5}{mark}", number("value"), number("goal"));
+        println!("{name:<60} {:>10} {:>10} {unit:<5}{mark}", number("value"), number("goal"));
     }
     Ok(())
 }

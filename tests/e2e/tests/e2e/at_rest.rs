@@ -18,7 +18,9 @@ async fn passes(host: &Host, controller: &str) -> anyhow::Result<f64> {
 
 /// Waits until every key of both controllers was looked at twice more: with a resync of all, passes come round robin.
 async fn two_resyncs(host: &Host) {
-    for (controller, keys) in [("postgres-cluster/PostgresCluster", CLUSTERS), ("config-map/Greeting", GREETINGS)] {
+    for (controller, keys) in
+        [("postgres-cluster/PostgresCluster", CLUSTERS), ("config-map/Greeting", GREETINGS)]
+    {
         let before = passes(host, controller).await.unwrap();
         let wanted = before + f64::from(u32::try_from(2 * keys).unwrap());
         eventually(DEADLINE, &format!("two resyncs of {controller}"), || async {

@@ -77,5 +77,6 @@ async fn what_cargo_component_builds_is_served_and_what_cargo_builds_is_refused(
 async fn imports(component: &Path) -> Vec<String> {
     let printed = run(&pilothouse(), ["inspect", "-o", "json", component.to_str().unwrap()]).await;
     let inspected: serde_json::Value = serde_json::from_str(&printed).unwrap();
-    serde_json::from_value(inspected["imports"].clone()).unwrap_or_else(|error| panic!("{error}: {inspected}"))
+    serde_json::from_value(inspected["imports"].clone())
+        .unwrap_or_else(|error| panic!("{error}: {inspected}"))
 }

@@ -45,10 +45,16 @@ users: [{name: me, user: {token: t}}]
     for (text, words) in [
         ("contexts: [", &["is malformed"][..]),
         (&GOOD.replace("current-context: here", ""), &["names no current-context", "`here`"]),
-        (&GOOD.replace("current-context: here", "current-context: gone"), &["current-context", "`gone`", "`here`"]),
-        (&GOOD.replace("cluster: there,", "cluster: gone,"), &["context `here`", "cluster `gone`", "`there`"]),
+        (
+            &GOOD.replace("current-context: here", "current-context: gone"),
+            &["current-context", "`gone`", "`here`"],
+        ),
+        (
+            &GOOD.replace("cluster: there,", "cluster: gone,"),
+            &["context `here`", "cluster `gone`", "`there`"],
+        ),
         (&GOOD.replace("user: me}", "user: gone}"), &["context `here`", "user `gone`", "`me`"]),
-        (&GOOD.replace("https://127.0.0.1:1", "not an address"), &["not an address"]),
+        (&GOOD.replace("https://127.0.0.1:1", "not an address"), &["cluster url"]),
     ] {
         let path = write(files.path(), "kubeconfig", text);
         let output = run_host(&path, "127.0.0.1:0").await;
@@ -110,7 +116,11 @@ async fn of_two_plugins_for_one_kind_the_first_serves_until_it_goes() {
     serves(&host, &[("first", "1")]).await;
     counts(&host, LOAD_FAILURES, &[("reason", "KindTaken")], 1.0).await;
     let second = world.plugins.path().join("second.wasm");
-    logs(&host, &[second.to_str().unwrap(), "Both.v1.test.pilothouse.dev is served by plugin `first` already"]).await;
+    logs(
+        &host,
+        &[second.to_str().unwrap(), "Both.v1.test.pilothouse.dev is served by plugin `first` already"],
+    )
+    .await;
     put(&world, BOTH, "both", json!({"text": "a"})).await;
     shows(&world, "both", &[("text", "a")]).await;
     let managed = |by: &'static str| {
@@ -149,7 +159,11 @@ async fn a_missing_right_is_named_and_stops_one_plugin_only() {
     put(&world, FREE, "free", json!({"text": "a"})).await;
     put(&world, WIDE, "wide", json!({"text": "a"})).await;
     shows(&world, "free", &[("text", "a")]).await;
-    assert!(host.log().lines().any(|line| line.contains("Service.v1") && line.contains("orbidden")), "{}", host.log());
+    assert!(
+        host.log().lines().any(|line| line.contains("Service.v1") && line.contains("orbidden")),
+        "{}",
+        host.log()
+    );
 
     let grant = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "services"},

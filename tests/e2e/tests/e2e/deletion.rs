@@ -36,7 +36,8 @@ async fn deleting_a_cluster_runs_its_finalizer_and_leaves_nothing() {
 
     let writes = world.writes_since(mark).await;
     let of_primary = writes.iter().filter(|write| write.resource == "postgresclusters");
-    let of_primary: Vec<_> = of_primary.map(|write| (write.verb.as_str(), write.subresource.as_str())).collect();
+    let of_primary: Vec<_> =
+        of_primary.map(|write| (write.verb.as_str(), write.subresource.as_str())).collect();
     assert_eq!(of_primary, [("patch", "")], "one patch, which removes the finalizer");
 }
 

@@ -31,7 +31,12 @@ async fn ready_world(prefix: &str) -> (World, pilothouse_harness::Host) {
 
 /// What the plugin and its user see of an object.
 fn content(object: &Value) -> Value {
-    json!([object["metadata"]["labels"], object["metadata"]["ownerReferences"], object["spec"], object["data"]])
+    json!([
+        object["metadata"]["labels"],
+        object["metadata"]["ownerReferences"],
+        object["spec"],
+        object["data"]
+    ])
 }
 
 fn decoded(secret: &Value, key: &str) -> String {
@@ -67,11 +72,19 @@ async fn an_edited_child_is_put_right() {
     let selector = json!({"spec": {"selector": {"app.kubernetes.io/instance": "another"}}});
     let edits: [(Kind, &str, Value); 10] = [
         (STATEFUL_SET, "orders-db", json!({"spec": {"replicas": 4}})),
-        (STATEFUL_SET, "orders-db", json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}})),
+        (
+            STATEFUL_SET,
+            "orders-db",
+            json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}}),
+        ),
         (STATEFUL_SET, "orders-db", json!({"metadata": {"labels": {"app.kubernetes.io/name": "mysql"}}})),
         (SERVICE, "orders-db", json!({"metadata": {"labels": {"app.kubernetes.io/instance": null}}})),
         (SERVICE, "orders-db-rw", selector.clone()),
-        (SERVICE, "orders-db-rw", json!({"spec": {"ports": [{"name": "pg", "port": 6432, "targetPort": "pg"}]}})),
+        (
+            SERVICE,
+            "orders-db-rw",
+            json!({"spec": {"ports": [{"name": "pg", "port": 6432, "targetPort": "pg"}]}}),
+        ),
         (SERVICE, "orders-db-ro", selector),
         (SECRET, "orders-db-app", json!({"data": {"port": STANDARD.encode("6432")}})),
         (SECRET, "orders-db-app", json!({"data": {"username": null}})),

@@ -19,7 +19,8 @@ use serde_json::json;
 use crate::{
     mounted::Mounted,
     stamped::{
-        LOAD_FAILURES, assert_ready, counts, generation, logs, metric, put, reconciled, serves, shows, stamp, world, write,
+        LOAD_FAILURES, assert_ready, counts, generation, logs, metric, put, reconciled, serves, shows, stamp,
+        world, write,
     },
     support::{CONFIG_MAP, DEADLINE, EVENT, Kind, World, pilothouse, run},
 };
@@ -122,7 +123,13 @@ async fn what_cannot_be_loaded_leaves_the_old_version_serving_and_says_why() {
         ("a component of another world", b"\0asm\x0d\0\x01\0", "", "NotAPlugin", "does not export"),
         ("a wrong manifest", &hostile_describing("lies"), "", "ManifestInvalid", "manifest"),
         ("a trap in describe", &hostile_describing("traps"), "", "DescribeFailed", "trapped"),
-        ("an endless describe", &hostile_describing("loops"), "limits: {cpuMs: 50}", "DescribeFailed", "50 ms of CPU time"),
+        (
+            "an endless describe",
+            &hostile_describing("loops"),
+            "limits: {cpuMs: 50}",
+            "DescribeFailed",
+            "50 ms of CPU time",
+        ),
         ("a kind that another plugin serves", &thief, "", "KindTaken", "served by plugin `taken` already"),
         ("unknown settings", &good, "concurency: 2", "InvalidSettings", "concurency"),
     ];
@@ -216,7 +223,8 @@ async fn changed_settings_apply_at_once() {
     mounted.show(&[("tune.wasm", &plugin), ("tune.yaml", b"config: {tier: gold}")]);
     shows(&world, "tune", &[("config", r#"{"tier":"gold"}"#)]).await;
     // So little that not even this plugin gets by with it.
-    mounted.show(&[("tune.wasm", &plugin), ("tune.yaml", b"limits: {outputBytes: 1024}\nconfig: {tier: gold}")]);
+    mounted
+        .show(&[("tune.wasm", &plugin), ("tune.yaml", b"limits: {outputBytes: 1024}\nconfig: {tier: gold}")]);
     put(&world, TUNE, "tune", json!({"text": "x".repeat(2_000)})).await;
     let condition = reconciled(&world, TUNE, "tune", "LimitExceeded").await;
     assert!(condition["message"].as_str().unwrap().contains("output"), "{condition}");
@@ -371,7 +379,10 @@ async fn a_hundred_loads_and_unloads_leave_nothing_behind() {
     .await;
     eventually(DEADLINE, "the threads and descriptors of before", || async {
         let now = handles(&host);
-        anyhow::ensure!(now.0 <= handles_before.0 && now.1 <= handles_before.1, "{now:?}, {handles_before:?} before");
+        anyhow::ensure!(
+            now.0 <= handles_before.0 && now.1 <= handles_before.1,
+            "{now:?}, {handles_before:?} before"
+        );
         Ok(())
     })
     .await;

@@ -5,7 +5,8 @@ use pilothouse_harness::eventually;
 use serde_json::{Value, json};
 
 use crate::support::{
-    DEADLINE, EVENT, POD_DISRUPTION_BUDGET, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET, World, condition, sample,
+    DEADLINE, EVENT, POD_DISRUPTION_BUDGET, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET, World,
+    condition, sample,
 };
 
 const CLUSTER: &str = "orders-db";
@@ -76,10 +77,14 @@ async fn applying_the_sample_makes_every_object_of_the_cluster() {
 /// The API server's own clock: from the answer to the user's write to the answer to the last write of a child.
 async fn report_latency(world: &World, mark: crate::support::Mark) {
     let asked = world.events_since(mark).await.into_iter().find(|event| {
-        event.is_write() && event.resource == "postgresclusters" && event.user != world.user && event.code < 300
+        event.is_write()
+            && event.resource == "postgresclusters"
+            && event.user != world.user
+            && event.code < 300
     });
     let writes = world.writes_since(mark).await;
-    let made = writes.iter().filter(|event| event.resource != "postgresclusters" && event.resource != "events");
+    let made =
+        writes.iter().filter(|event| event.resource != "postgresclusters" && event.resource != "events");
     let last = made.map(|event| event.reached).max().unwrap();
     let latency = last.duration_since(asked.unwrap().reached);
     eprintln!("apply to all children: {} ms", latency.as_millis());
@@ -97,7 +102,10 @@ async fn a_cluster_becomes_ready_and_says_so_to_kubectl() {
     assert_eq!(status["replicas"], 3);
     assert_eq!(status["observedGeneration"], cluster["metadata"]["generation"]);
     let ready = condition(&cluster, "Ready");
-    assert_eq!((&ready["reason"], &ready["message"]), (&json!("AllReplicasReady"), &json!("3/3 replicas ready")));
+    assert_eq!(
+        (&ready["reason"], &ready["message"]),
+        (&json!("AllReplicasReady"), &json!("3/3 replicas ready"))
+    );
     assert_eq!(condition(&cluster, "Reconciled")["reason"], "Succeeded");
     assert_eq!(condition(&cluster, "Replicating")["status"], "False");
 
@@ -107,7 +115,9 @@ async fn a_cluster_becomes_ready_and_says_so_to_kubectl() {
     assert_eq!(rows[1][..3], ["orders-db", "3", "3"]);
 
     let explained = world.kubectl("explain pgc.spec").await;
-    for part in ["replicas", "Number of instances", "-required-", "storageClass", "Major version of PostgreSQL"] {
+    for part in
+        ["replicas", "Number of instances", "-required-", "storageClass", "Major version of PostgreSQL"]
+    {
         assert!(explained.contains(part), "{part:?} is not in {explained}");
     }
 }

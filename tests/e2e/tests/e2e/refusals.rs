@@ -56,7 +56,9 @@ async fn a_change_of_the_major_version_is_refused_with_what_to_do_instead() {
     let spec = |version: &str| json!({"replicas": 1, "version": version, "storage": "1Gi"});
     world.apply(&cluster(&spec("16"))).await;
     refused(&world, &spec("15"), &["spec.version", "pg_dump", "spec.image"]).await;
-    world.apply(&cluster(&json!({"replicas": 1, "version": "16", "storage": "1Gi", "image": "postgres:16.4"}))).await;
+    world
+        .apply(&cluster(&json!({"replicas": 1, "version": "16", "storage": "1Gi", "image": "postgres:16.4"})))
+        .await;
 }
 
 #[tokio::test]

@@ -38,7 +38,8 @@ async fn a_missing_right_is_named_and_heals_when_it_is_granted() {
     // The other plugin works meanwhile.
     let Kind(api_version, kind, _) = GREETING;
     let spec = json!({"text": "Good morning"});
-    let greeting = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "hello"}, "spec": spec});
+    let greeting =
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "hello"}, "spec": spec});
     world.create(GREETING, &greeting).await;
     world.ready(GREETING, "hello").await;
     // This one does not begin what it could not finish.

@@ -19,7 +19,8 @@ fn written_by_us(mut object: Value) -> Value {
 
 /// Writes of children, dry runs included: all but those of the primary and of Events.
 fn of_children(writes: &[AuditEvent]) -> Vec<(&str, &str, &str)> {
-    let children = writes.iter().filter(|write| !matches!(write.resource.as_str(), "postgresclusters" | "events"));
+    let children =
+        writes.iter().filter(|write| !matches!(write.resource.as_str(), "postgresclusters" | "events"));
     children.map(|write| (write.verb.as_str(), write.resource.as_str(), write.subresource.as_str())).collect()
 }
 

@@ -31,7 +31,8 @@ pub(crate) fn write(directory: &Path, file: &str, content: impl AsRef<[u8]>) -> 
 /// A world for the plugins `(NAME, kind)`, and in its directory their version 1 as `NAME.wasm`.
 pub(crate) async fn world(prefix: &str, plugins: &[(&str, Kind)]) -> World {
     let files = tempfile::tempdir().unwrap();
-    let write = |(name, kind): &(&str, Kind)| write(files.path(), &format!("{name}.wasm"), stamp(name, *kind, "1"));
+    let write =
+        |(name, kind): &(&str, Kind)| write(files.path(), &format!("{name}.wasm"), stamp(name, *kind, "1"));
     World::granted(prefix, &plugins.iter().map(write).collect::<Vec<_>>()).await
 }
 

@@ -244,7 +244,8 @@ fn one_child_is_wanted_in_one_way() {
 
 #[test]
 fn a_secret_as_a_guest_saw_it_is_not_written_back_over_the_real_one() {
-    let live = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "djE="}});
+    let live =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "djE="}});
     let seen: Value = serde_json::from_str(&Object::from_value(&live).unwrap().guest_json()).unwrap();
     Case::new().refuses(apply(seen, ""), RefusalReason::NotAllowed, BLANKED_ANNOTATION);
 }
@@ -253,7 +254,10 @@ fn a_secret_as_a_guest_saw_it_is_not_written_back_over_the_real_one() {
 fn an_object_is_not_its_own_child() {
     let mut case = Case::new();
     let child = case.manifest.controllers[0].children[0].clone();
-    let resource = crate::manifest::Resource { version: "v2".to_owned(), ..case.manifest.controllers[0].primary.clone() };
+    let resource = crate::manifest::Resource {
+        version: "v2".to_owned(),
+        ..case.manifest.controllers[0].primary.clone()
+    };
     case.manifest.controllers[0].children.push(Child { resource, ..child });
     let web = |name: &str| json!({"apiVersion": "example.com/v2", "kind": "Web", "metadata": {"name": name}});
     case.refuses(apply(web("a"), ""), RefusalReason::NotAllowed, "its own child");
@@ -268,7 +272,8 @@ fn what_a_plugin_only_reads_it_does_not_delete_by_owning_others_of_the_kind() {
         Arc::new(Object::from_value(&value).unwrap())
     };
     case.related = vec![foreign("ConfigMap"), foreign("Pod")];
-    let deletion = |kind: &str| Action::Delete(Deletion { target: reference(kind, "b"), options: String::new() });
+    let deletion =
+        |kind: &str| Action::Delete(Deletion { target: reference(kind, "b"), options: String::new() });
     let plan = case.admit(vec![deletion("ConfigMap"), deletion("Pod")]).unwrap();
     let kinds: Vec<_> = plan.writes.iter().map(|write| write.target.kind.kind.as_str()).collect();
     assert_eq!(kinds, ["Pod"], "the target alone");
@@ -289,9 +294,25 @@ fn questions_are_bounded_and_well_formed() {
     assert_eq!(case.admit(vec![query("q", Some("a"), "")]).unwrap().look_ups[0].name.as_deref(), Some("a"));
     case.refuses(query("q", Some(""), ""), RefusalReason::Malformed, "name: `` is not a name");
     case.refuses(query("q", Some("../secrets"), ""), RefusalReason::Malformed, "name: `../secrets`");
-    case.refuses(query("q", None, r#"{"labelSelector":"a b"}"#), RefusalReason::Malformed, "options.labelSelector");
+    case.refuses(
+        query("q", None, r#"{"labelSelector":"a b"}"#),
+        RefusalReason::Malformed,
+        "options.labelSelector",
+    );
     let twice = case.admit(vec![query("q", None, ""), query("q", None, "")]).unwrap_err();
     assert!(twice.to_string().contains("`q` is asked twice"), "{twice}");
     let many = (0..=LOOK_UPS_MAX).map(|at| query(&at.to_string(), None, "")).collect();
     assert_eq!(case.admit(many).unwrap_err().reason, RefusalReason::TooMuch);
+}
+
+#[test]
+fn a_text_that_is_small_as_json_and_huge_as_values_is_not_parsed() {
+    let case = Case::new();
+    let mut many = config_map(json!({"name": "x"}));
+    many["data"] = json!({"many": vec![json!({"a": 0}); CONTAINERS_MAX]});
+    case.refuses(apply(many, ""), RefusalReason::TooMuch, "maps and lists");
+    let mut text = config_map(json!({"name": "x"}));
+    let dashboard = json!({"many": vec![json!({"a": {"b": 0}}); 20_000]}).to_string();
+    text["data"] = (0..10).map(|at| (at.to_string(), json!(dashboard))).collect::<Map<_, _>>().into();
+    assert!(case.admit(vec![apply(text, "")]).is_ok(), "JSON within a text");
 }
