@@ -6,6 +6,7 @@ SHELL := /bin/bash
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pilothouse
 PLUGINS := config-map postgres-cluster
+PROGRAMS := $(addprefix --package ,pilothouse pilothouse-harness pilothouse-componentize)
 WASM := wasm32-unknown-unknown
 
 CARGO_COMPONENT_VERSION := 0.21.1
@@ -19,20 +20,17 @@ help: ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
 .PHONY: run
-run: build plugins harness ## Start a control plane and the host, apply the sample, show what appears
+run: plugins ## Start a control plane and the host, apply the sample, show what appears
 	deploy/local/run.sh $(TARGET)
 
 .PHONY: stop
-stop: harness ## End what `make run` started
+stop: build ## End what `make run` started
 	deploy/local/stop.sh $(TARGET)
 
+# One call for all programs: called apart, each would compile the dependencies anew with features of its own.
 .PHONY: build
-build: ## The host: target/release/pilothouse
-	cargo build --release --locked --package pilothouse
-
-.PHONY: harness
-harness:
-	cargo build --release --locked --package pilothouse-harness --bins
+build: ## The host, target/release/pilothouse, and the programs beside it
+	cargo build --release --locked --bins $(PROGRAMS)
 
 .PHONY: wasm-target
 wasm-target:
@@ -41,9 +39,9 @@ wasm-target:
 	done
 
 .PHONY: plugins
-plugins: wasm-target ## All plugins as components: target/plugins/NAME.wasm
+plugins: build wasm-target ## All plugins as components: target/plugins/NAME.wasm
 	cargo build --profile guest --locked --target $(WASM) $(addprefix --package ,$(PLUGINS))
-	cargo run --release --locked --quiet --package pilothouse-componentize -- --out $(TARGET)/plugins \
+	$(TARGET)/release/pilothouse-componentize --out $(TARGET)/plugins \
 	  $(foreach plugin,$(PLUGINS),$(TARGET)/$(WASM)/guest/$(subst -,_,$(plugin)).wasm)
 
 .PHONY: control-plane
@@ -51,11 +49,11 @@ control-plane: ## etcd and Kubernetes for tests and `make run`, built once into 
 	tests/cluster/build.sh
 
 .PHONY: generate
-generate: build plugins ## Files in deploy/ that the program prints
+generate: plugins ## Files in deploy/ that the program prints
 	deploy/generate.sh $(TARGET) deploy
 
 .PHONY: deploy-plugin
-deploy-plugin: build plugins ## The PostgresCluster plugin as a ConfigMap: target/deploy/postgres-cluster.yaml
+deploy-plugin: plugins ## The PostgresCluster plugin as a ConfigMap: target/deploy/postgres-cluster.yaml
 	mkdir -p $(TARGET)/deploy
 	$(TARGET)/release/pilothouse package $(TARGET)/plugins/postgres-cluster.wasm \
 	  --configmap postgres-cluster --namespace pilothouse-system > $(TARGET)/deploy/postgres-cluster.yaml
@@ -74,16 +72,16 @@ check: wasm-target $(CARGO_DENY) ## Format, lints, docs, licences
 	$(CARGO_DENY) --locked check bans licenses sources
 
 .PHONY: test
-test: build plugins harness control-plane $(CARGO_COMPONENT) ## Every test but the long ones; the last line counts them
+test: plugins control-plane $(CARGO_COMPONENT) ## Every test but the long ones; the last line counts them
 	tests/run.sh
 
 .PHONY: test-faults
-test-faults: build plugins harness control-plane ## The long fault tests: the host killed and cut off many times
+test-faults: plugins control-plane ## The long fault tests: the host killed and cut off many times
 	tests/run.sh --faults
 
 .PHONY: bench
-bench: build plugins harness control-plane ## Measure and print the table
-	cargo build --release --locked --package pilothouse-bench --bins
+bench: plugins control-plane ## Measure and print the table
+	cargo build --release --locked --bins $(PROGRAMS) --package pilothouse-bench
 	$(TARGET)/release/bench
 
 .PHONY: clean

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::condition::Condition;
 use crate::kinds::Resource;
@@ -343,6 +343,7 @@ pub struct SetStatus {
     pub(crate) fields: Value,
     /// Conditions, one for each name.
     pub conditions: Vec<Condition>,
+    pub(crate) removed: Vec<String>,
 }
 
 impl SetStatus {
@@ -353,11 +354,20 @@ impl SetStatus {
         self
     }
 
-    /// The whole status as JSON.
+    /// Without the condition of this name, which an older version of the plugin set: what a status does not name stays.
+    #[must_use]
+    pub fn without_condition(mut self, name: &str) -> Self {
+        self.removed.push(name.to_owned());
+        self
+    }
+
+    /// The whole status as JSON, as the contract has it: a condition that goes has the status null.
     pub fn to_json(&self) -> Value {
         let mut status = self.fields.clone();
-        if !self.conditions.is_empty() {
-            status["conditions"] = self.conditions.iter().map(Condition::to_json).collect();
+        let removed = self.removed.iter().map(|name| json!({"type": name, "status": null}));
+        let conditions: Vec<Value> = self.conditions.iter().map(Condition::to_json).chain(removed).collect();
+        if !conditions.is_empty() {
+            status["conditions"] = conditions.into();
         }
         status
     }
@@ -386,8 +396,8 @@ impl Event {
     }
 }
 
-/// Ask for objects that the primary does not own. The host calls again at once with the answers, at most five rounds;
-/// the other actions are carried out only in the last.
+/// Ask for objects that the primary does not own. The host calls again at once with the answers, which stay until
+/// the end of the pass, at most five rounds; the other actions are carried out only in the last, which asks no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LookUp {
     /// Name that the answer bears in [`Pass::related`](crate::Pass::related).
@@ -445,4 +455,20 @@ pub struct Extension {
     pub name: String,
     /// Its body.
     pub body: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_of_an_older_version_is_taken_back_as_the_contract_says() {
+        let fields = json!({"pods": 1});
+        let status = SetStatus { fields, conditions: Vec::new(), removed: Vec::new() };
+        assert_eq!(status.to_json(), json!({"pods": 1}));
+        let status = status.condition(Condition::yes("Ready", "Done", "")).without_condition("Old");
+        let conditions = status.to_json()["conditions"].clone();
+        assert_eq!(conditions[0]["type"], "Ready");
+        assert_eq!(conditions[1], json!({"type": "Old", "status": null}));
+    }
 }

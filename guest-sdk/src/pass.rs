@@ -107,7 +107,7 @@ impl<R: Reconciler> Pass<R> {
     /// The status that the object shall have; push it, with its conditions.
     pub fn set_status(&self, fields: &R::Status) -> SetStatus {
         let fields = serde_json::to_value(fields).unwrap_or_default();
-        SetStatus { fields, conditions: Vec::new() }
+        SetStatus { fields, conditions: Vec::new(), removed: Vec::new() }
     }
 
     /// A reference to the object itself.

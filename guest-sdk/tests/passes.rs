@@ -201,6 +201,11 @@ impl Reconciler for Rogue {
                     (0..100).filter(|round: &u32| pass.related(&round.to_string()).is_some()).count();
                 actions.push(LookUp::all(&rounds.to_string(), POD));
             }
+            "same look-up" => actions.push(LookUp::all("pods", POD)),
+            "twice" => {
+                actions.apply(CONFIG_MAP.object("a"));
+                actions.apply(CONFIG_MAP.object("a"));
+            }
             "secret" => actions.push(SecretTemplate::new("a").random("key", 16, Alphabet::Base64Url)),
             _ => {}
         }
@@ -214,7 +219,9 @@ fn what_the_host_would_refuse_is_refused() {
         let cluster = Cluster::<Rogue>::new("shop", "r", json!({"misdeed": misdeed}));
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cluster.reconcile())).is_err()
     };
-    for misdeed in ["kind", "namespace", "delete", "release", "status", "look-ups", "secret"] {
+    for misdeed in
+        ["kind", "namespace", "delete", "release", "status", "look-ups", "same look-up", "twice", "secret"]
+    {
         assert!(refused(misdeed), "{misdeed}");
     }
     assert!(!refused("none"));

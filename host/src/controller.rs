@@ -34,9 +34,11 @@ use crate::view::{Listener, News, View};
 /// Pace at which CRDs that could not be applied, or kinds that the API server does not know, are tried again.
 const SETUP_BACKOFF: BackoffSettings = BackoffSettings { base_ms: 200, cap_ms: 30_000 };
 
-/// Runs the controller of `kind` until `stop`, then lets its passes end. Versions are swapped as they come.
+/// Runs the controller of `kind` until `stop`, then lets its passes end. Versions are swapped as they come. `turns` are
+/// those of the plugin, for all of its controllers together.
 pub(crate) async fn run(
     shared: Arc<Shared>,
+    turns: PluginTurns,
     kind: Kind,
     mut versions: watch::Receiver<Arc<LivePlugin>>,
     stop: CancellationToken,
@@ -54,7 +56,7 @@ pub(crate) async fn run(
             changed = versions.changed() => if changed.is_err() { return },
         }
     };
-    ControllerLoop::new(shared, kind, ready, gate).run(versions, stop).await;
+    ControllerLoop::new(shared, turns, kind, ready, gate).run(versions, stop).await;
 }
 
 /// Names the gate of one controller: the same for the controller that opens it and for whoever waits for it.
@@ -175,11 +177,11 @@ struct ControllerLoop {
 }
 
 impl ControllerLoop {
-    fn new(shared: Arc<Shared>, kind: Kind, plugin: Arc<LivePlugin>, gate: Gate) -> Self {
+    fn new(shared: Arc<Shared>, turns: PluginTurns, kind: Kind, plugin: Arc<LivePlugin>, gate: Gate) -> Self {
         let manifest = plugin.prepared.manifest();
         let name = &manifest.name;
         let at = position(&plugin, &kind);
-        let turns = shared.scheduler.plugin(plugin.settings.concurrency);
+        turns.set_concurrency(plugin.settings.concurrency);
         let inbox = Arc::new(Inbox {
             queue: turns.queue(queue_settings(&shared, &plugin, at)),
             related: Mutex::default(),

@@ -1,6 +1,6 @@
 //! Prometheus metrics. Names that dashboards know from controller-runtime and client-go where the meaning is the
 //! same; `pilothouse_` where it is ours. No label ever holds a text that a guest chose: plugin names have passed
-//! [`PluginName`](pilothouse_model::names::PluginName), reasons come from closed lists.
+//! [`PluginName`], reasons come from closed lists.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

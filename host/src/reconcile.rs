@@ -175,32 +175,23 @@ impl Pass {
             if plan.look_ups.is_empty() {
                 return Ok((snapshot, plan));
             }
-            // The answers replace those of the round before: a plugin asks anew for what it still needs.
-            let rules =
-                self.manifest_controller().related.iter().filter(|rule| rule.selector.is_some()).count();
-            snapshot.related.truncate(rules);
-            let mut bytes = 0_u64;
             for look_up in &plan.look_ups {
-                match self.view.look_up(look_up).await {
-                    Ok(found) => {
-                        bytes += found.objects.iter().map(|object| object.json().len() as u64).sum::<u64>();
-                        snapshot.related.push(found);
-                        if bytes > limits.memory_bytes {
-                            let message = format!(
-                                "look-up `{}`: the answers of this round are more than the plugin's memory limit of {} bytes can hold: ask for fewer objects",
-                                look_up.id, limits.memory_bytes
-                            );
-                            let verdict =
-                                Verdict::failed(Reason::LimitExceeded, Ending::Failed(None), &message);
-                            return Err((Arc::clone(&snapshot.primary), verdict));
-                        }
+                let answered = self.view.look_up(look_up).await.map(|found| snapshot.answer(found));
+                let verdict = match answered {
+                    Ok(()) if snapshot.related_bytes() <= limits.memory_bytes => continue,
+                    Ok(()) => {
+                        let message = format!(
+                            "look-up `{}`: all answers together are more than the plugin's memory of {} bytes can hold: ask for fewer objects",
+                            look_up.id, limits.memory_bytes
+                        );
+                        Verdict::failed(Reason::LimitExceeded, Ending::Failed(None), &message)
                     }
                     Err(error) => {
                         let message = format!("look-up `{}`: {error}", look_up.id);
-                        let verdict = Verdict::failed(Reason::WriteFailed, Ending::Failed(None), &message);
-                        return Err((Arc::clone(&snapshot.primary), verdict));
+                        Verdict::failed(Reason::WriteFailed, Ending::Failed(None), &message)
                     }
-                }
+                };
+                return Err((Arc::clone(&snapshot.primary), verdict));
             }
         }
         self.metrics.plugin_fault("TooManyLookUps");

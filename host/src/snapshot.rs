@@ -58,6 +58,21 @@ impl Snapshot {
         }
     }
 
+    /// Takes the answer to a look-up, in place of an earlier one to the same question: a plugin that needs one answer to
+    /// ask the next question must still have both in the end.
+    pub(crate) fn answer(&mut self, found: Found) {
+        match self.related.iter_mut().find(|known| known.query == found.query) {
+            Some(known) => *known = found,
+            None => self.related.push(found),
+        }
+    }
+
+    /// Bytes of all related objects.
+    pub(crate) fn related_bytes(&self) -> u64 {
+        let objects = self.related.iter().flat_map(|found| &found.objects);
+        objects.map(|object| object.json().len() as u64).sum()
+    }
+
     /// All related objects, whatever they were found by.
     pub(crate) fn related_objects(&self) -> Vec<Arc<Object>> {
         self.related.iter().flat_map(|found| found.objects.iter().cloned()).collect()

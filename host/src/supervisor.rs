@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pilothouse_cluster::Cluster;
 use pilothouse_cluster::event::Recorder;
-use pilothouse_cluster::queue::Scheduler;
+use pilothouse_cluster::queue::{PluginTurns, Scheduler};
 use pilothouse_cluster::watches::Watches;
 use pilothouse_cluster::write::Writer;
 use pilothouse_model::kind::Kind;
@@ -65,6 +65,8 @@ pub(crate) async fn supervise(
     // Controllers that are ending, by kind: their successor waits for the last pass, so that no key ever has two. The
     // version does not count, as objects are the same in all.
     let mut ending: HashMap<(String, String), CancellationToken> = HashMap::new();
+    // By plugin: its controllers share one bound and one place in the round.
+    let mut turns: HashMap<PluginName, PluginTurns> = HashMap::new();
     let versionless = |kind: &Kind| (kind.group.clone(), kind.kind.clone());
     loop {
         let wanted = Arc::clone(&live.borrow_and_update());
@@ -77,6 +79,7 @@ pub(crate) async fn supervise(
             }
             stays
         });
+        turns.retain(|name, _| wanted.contains_key(name));
         ending.retain(|_, ended| !ended.is_cancelled());
         for plugin in wanted.values() {
             for key in controllers_of(plugin) {
@@ -97,12 +100,16 @@ pub(crate) async fn supervise(
                 let (shared, token) = (Arc::clone(&shared), controller.stop.clone());
                 let ended = controller.ended.clone().drop_guard();
                 let kind = key.1.clone();
+                let concurrency = plugin.settings.concurrency;
+                let turns =
+                    turns.entry(key.0.clone()).or_insert_with(|| shared.scheduler.plugin(concurrency));
+                let turns = turns.clone();
                 tasks.spawn(async move {
                     let _ended = ended;
                     if let Some(predecessor) = predecessor {
                         predecessor.cancelled().await;
                     }
-                    controller::run(shared, kind, receiver, token).await;
+                    controller::run(shared, turns, kind, receiver, token).await;
                 });
                 running.insert(key, controller);
             }

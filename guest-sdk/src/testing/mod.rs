@@ -224,7 +224,7 @@ impl<R: Reconciler> Cluster<R> {
                 .as_slice()
                 .iter()
                 .filter_map(|action| match action {
-                    Action::LookUp(LookUp { id, .. }) if !asked.contains(id) => Some(id.clone()),
+                    Action::LookUp(LookUp { id, .. }) => Some(id.clone()),
                     _ => None,
                 })
                 .collect();
@@ -232,7 +232,11 @@ impl<R: Reconciler> Cluster<R> {
                 self.admit(&outcome);
                 return outcome;
             }
-            asked.extend(more);
+            for id in more {
+                if !asked.contains(&id) {
+                    asked.push(id);
+                }
+            }
         }
         panic!("more than {LOOK_UPS_MAX} rounds of look-ups");
     }
@@ -335,19 +339,29 @@ impl<R: Reconciler> Cluster<R> {
         Some(format!("create {line}"))
     }
 
-    /// As the host does: generation and transition times are its own business, other owners' conditions stay.
+    /// As the host does: generation and transition times are its own business, and conditions that are not named stay.
     fn set_status(&mut self, mut status: Value) -> Option<String> {
         let old = self.primary["status"].take();
         status["observedGeneration"] = self.primary["metadata"]["generation"].clone();
-        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
-            let before = old["conditions"]
-                .as_array()
-                .and_then(|list| list.iter().find(|before| before["type"] == condition["type"]))
-                .filter(|before| before["status"] == condition["status"]);
-            condition["lastTransitionTime"] = match before {
-                Some(before) => before["lastTransitionTime"].clone(),
+        let mut conditions = old["conditions"].as_array().cloned().unwrap_or_default();
+        for mut condition in status["conditions"].as_array().cloned().unwrap_or_default() {
+            let known = conditions.iter().position(|known| known["type"] == condition["type"]);
+            if condition["status"].is_null() {
+                known.map(|at| conditions.remove(at));
+                continue;
+            }
+            let same = known.map(|at| &conditions[at]).filter(|known| known["status"] == condition["status"]);
+            condition["lastTransitionTime"] = match same {
+                Some(known) => known["lastTransitionTime"].clone(),
                 None => json!(self.now),
             };
+            match known {
+                Some(at) => conditions[at] = condition,
+                None => conditions.push(condition),
+            }
+        }
+        if !conditions.is_empty() {
+            status["conditions"] = conditions.into();
         }
         let changed = old != status;
         self.primary["status"] = status;
@@ -364,18 +378,24 @@ impl<R: Reconciler> Cluster<R> {
 
     fn admit(&self, outcome: &Outcome) {
         let mut statuses = 0;
+        let mut children = std::collections::BTreeSet::new();
+        let mut once = |kind: &Value, name: &Value| {
+            assert!(children.insert(format!("{kind} {name}")), "{kind} {name} is applied or generated twice");
+        };
         for action in outcome.actions.as_slice() {
             match action {
                 Action::Apply(apply) => {
                     self.declared(&apply.object);
+                    once(&apply.object["kind"], &apply.object["metadata"]["name"]);
                     let namespace = &apply.object["metadata"]["namespace"];
                     assert!(
                         namespace.is_null() || *namespace == self.primary["metadata"]["namespace"],
                         "{namespace} is another namespace than the primary's"
                     );
                 }
-                Action::GenerateSecret(_) => {
+                Action::GenerateSecret(secret) => {
                     self.declared(&SECRET.object(""));
+                    once(&json!("Secret"), &json!(secret.name));
                 }
                 Action::Delete(delete) => self.permitted(delete.target.kind, "delete"),
                 Action::PatchTarget(patch) => {

@@ -171,14 +171,17 @@ fn read(paths: &[PathBuf], origin: &'static str) -> Result<(Kubeconfig, PathBuf)
             KubeconfigError::ReadConfig(error, path) => {
                 ConnectError::Unreadable { path, origin, problem: error.to_string() }
             }
-            other => ConnectError::Malformed { path: path.clone(), problem: crate::error::causes(&other) },
+            other => ConnectError::Malformed {
+                path: path.clone(),
+                problem: first_line(&crate::error::causes(&other)),
+            },
         })?;
         merged = Some(match merged {
             None => (next, path.clone()),
             Some((first, at)) => {
                 let malformed = |error: KubeconfigError| ConnectError::Malformed {
                     path: path.clone(),
-                    problem: error.to_string(),
+                    problem: first_line(&error.to_string()),
                 };
                 (first.merge(next).map_err(malformed)?, at)
             }
@@ -244,6 +247,11 @@ fn list(names: &BTreeSet<&str>) -> String {
 
 fn join(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// The parser's first line says what and where; those below it show the place, which a log has no room for.
+fn first_line(problem: &str) -> String {
+    problem.lines().next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -60,12 +60,15 @@ impl Cluster {
     /// For the error text only: what the API server has of the group.
     async fn other_versions(&self, resource: &Resource) -> String {
         let Resource { group, version, .. } = resource;
+        if group.is_empty() {
+            return format!("the API server has no version `{version}` of the core group");
+        }
         let Ok(text) = self.get_text(&format!("/apis/{group}"), TIMEOUT).await else {
             return format!("the API server has no group `{group}`");
         };
-        let group_text: Group = serde_json::from_str(&text).unwrap_or_default();
+        let served: Group = serde_json::from_str(&text).unwrap_or_default();
         let versions: Vec<String> =
-            group_text.versions.iter().map(|entry| format!("`{}`", entry.version)).collect();
+            served.versions.iter().map(|entry| format!("`{}`", entry.version)).collect();
         format!("the API server has no version `{version}` of group `{group}`, only {}", versions.join(", "))
     }
 }

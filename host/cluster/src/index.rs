@@ -566,13 +566,12 @@ mod tests {
                         None if at < scripted || delivered.is_none() => {
                             listing = Some((index.list_began(), server.list(), server.version));
                         }
-                        None => {}
                         // A relist never shows less than the watch did: both are consistent.
                             Some((began, items, version)) if delivered.is_none_or(|done| done <= version) => {
                                 index.replace(items, version, began, &mut out);
                                 delivered = Some(version);
                             }
-                            Some(_) => {}
+                        _ => {}
                     },
                     Step::Event => if let Some(done) = delivered && let Some((version, object, gone)) =
                         server.events.iter().find(|(version, ..)| *version > done)

@@ -14,7 +14,7 @@
 //! Writing, in the order in which a pass does it:
 //!
 //! - [`finalizer`]: on the primary, before its first child
-//! - [`apply`]: the writes of a plan, through [`write`], whose answers [`write_error`] sorts
+//! - [`apply`]: the writes of a plan, through [`mod@write`], whose answers [`write_error`] sorts
 //! - [`status`]: the primary's, with the host's own condition
 //! - [`event`]: what people shall read about it
 

@@ -1,7 +1,7 @@
 //! Which key is reconciled next, and when.
 //!
-//! - [`keys`]: the keys of one controller. Pure: time is an argument.
-//! - [`turns`]: whose turn it is among plugins. Pure as well.
+//! - `keys`: the keys of one controller. Pure: time is an argument.
+//! - `turns`: whose turn it is among plugins. Pure as well.
 //! - here: the two behind a lock, with waiting.
 //!
 //! Our own rather than `kube::runtime`'s applier, which has one order for all keys, counts no attempts and has no
@@ -24,8 +24,8 @@
 //! # });
 //! ```
 
-pub mod keys;
-pub mod turns;
+mod keys;
+mod turns;
 
 use std::future::pending;
 use std::mem;

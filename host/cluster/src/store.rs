@@ -1,5 +1,5 @@
 //! The objects of one watch, shared between all who read them. What is decided here is who may look and who hears of
-//! changes; what the state is, [`index`](crate::index) decides.
+//! changes; what the state is, `index` decides.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -194,8 +194,8 @@ impl fmt::Debug for Store {
 
 fn sorted(mut objects: Vec<Arc<Object>>) -> Vec<Arc<Object>> {
     objects.sort_by(|one, other| {
-        let key = |object: &Object| (object.meta().namespace.clone(), Arc::clone(&object.meta().name));
-        key(one).cmp(&key(other))
+        let (one, other) = (one.meta(), other.meta());
+        (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name))
     });
     objects
 }

@@ -70,7 +70,6 @@ pub(crate) struct Transport(Arc<Shared>);
 struct Shared {
     source: Source,
     purpose: Purpose,
-    /// Behind a mutex within the swap, as a boxed service is cloned for each request.
     stack: ArcSwap<Stack>,
     reloaded: Mutex<Instant>,
     counts: Arc<RequestCounts>,

@@ -113,6 +113,7 @@ impl Watch {
                 ReadError::Refused { code: 400 | 422, .. } if streamed && self.streams_lists => {
                     tracing::debug!(query = %self.query, %error, "no streamed lists here");
                     self.streams_lists = false;
+                    continue;
                 }
                 // A kind that comes back is another one.
                 ReadError::Missing(_) => self.version = None,
@@ -311,7 +312,7 @@ impl Drop for Watch {
 }
 
 /// A buffer that one large event has stretched beyond this is not kept: there are hundreds of watches.
-const LINE_BYTES_KEPT: usize = 64 << 10;
+const LINE_BYTES_KEPT: usize = 16 << 10;
 
 struct List {
     began: ListToken,

@@ -98,12 +98,15 @@ impl RunArgs {
         if let Some(path) = &self.kubeconfig {
             check_readable(path)?;
         }
+        // By name, as the objects in them are shown to plugins.
+        let mut namespaces = without_repeats(self.namespaces);
+        namespaces.sort_unstable();
         Ok(RunConfig {
             plugin_directories: without_repeats(self.plugins),
             plugin_config_maps: self.plugin_configmaps,
             apply_crds: self.apply_crds,
             kubeconfig: self.kubeconfig,
-            namespaces: without_repeats(self.namespaces),
+            namespaces,
             resync: Duration::from_secs(self.resync),
             listen: self.listen,
             log_format: self.log_format,

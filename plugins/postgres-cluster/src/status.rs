@@ -120,6 +120,10 @@ fn publish(
         }
     }
     let mut update = pass.set_status(status);
+    // One instance replicates to nobody: what was said of more must not stay.
+    if pass.spec.replicas == 1 && pass.condition("Replicating").is_some() {
+        update = update.without_condition("Replicating");
+    }
     update.conditions = conditions;
     actions.push(update);
 }

@@ -71,6 +71,19 @@ fn replicas_are_one_write_of_one_field() {
 }
 
 #[test]
+fn what_was_said_of_replication_goes_with_the_last_standby() {
+    let mut cluster = orders_db();
+    cluster.settle();
+    let replicating =
+        |cluster: &Cluster<PostgresCluster>| cluster.primary().condition("Replicating").is_some();
+    assert!(replicating(&cluster));
+    cluster.edit(|spec| spec["replicas"] = json!(1));
+    cluster.settle();
+    assert!(!replicating(&cluster));
+    assert!(cluster.pass().is_empty());
+}
+
+#[test]
 fn ready_follows_the_instances() {
     let mut cluster = orders_db();
     let mut seen = Vec::new();

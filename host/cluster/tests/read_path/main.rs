@@ -4,6 +4,7 @@
 
 mod connect;
 mod line;
+mod scripted;
 mod watch;
 
 use std::path::Path;

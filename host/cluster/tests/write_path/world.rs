@@ -88,7 +88,7 @@ impl World {
                 "children": resources().iter().map(|resource| json!({"resource": resource})).collect::<Vec<_>>(),
                 "targets": [
                     {"resource": config_map, "verbs": ["patch", "delete"]},
-                    {"resource": resource("apps/v1", "Deployment", "deployments"), "verbs": ["patch"]}
+                    {"resource": resource("apps/v1", "Deployment", "deployments"), "verbs": ["patch", "patch-scale"]}
                 ]
             }]
         });

@@ -136,11 +136,8 @@ impl<'a> Scene<'a> {
         format!("{} {}", self.snapshot.primary.kind().kind, self.snapshot.primary.key())
     }
 
-    /// Answers questions from the related objects, in place of the answers of the round before, as the host does: a
-    /// plugin asks anew for what it still needs.
+    /// Answers questions from the related objects.
     pub(super) fn answer(&mut self, look_ups: &[LookUp]) -> Result<(), String> {
-        let rules = self.controller.related.iter().filter(|rule| rule.selector.is_some()).count();
-        self.snapshot.related.truncate(rules);
         for look_up in look_ups {
             let mut objects = match (&look_up.name, &look_up.label_selector) {
                 (Some(name), _) => self.select(&look_up.kind, look_up.namespace.as_deref(), |object| {
@@ -156,7 +153,7 @@ impl<'a> Scene<'a> {
             };
             let complete = objects.len() <= look_up.limit;
             objects.truncate(look_up.limit);
-            self.snapshot.related.push(Found { query: look_up.id.clone(), complete, objects });
+            self.snapshot.answer(Found { query: look_up.id.clone(), complete, objects });
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ async fn what_cargo_component_builds_is_served_and_what_cargo_builds_is_refused(
 
     succeeded(&build(&cargo_component(), &["component", "build", "--release", "--target", UNKNOWN]).await);
     let imports = imports(&built(UNKNOWN)).await;
-    assert_eq!(imports, ["pilothouse:operator/log@0.1.0"]);
+    assert!(imports.iter().all(|import| import.starts_with("pilothouse:operator/")), "{imports:?}");
     is_served("author", &built(UNKNOWN)).await;
 
     succeeded(&build(&cargo_component(), &["component", "build", "--release"]).await);

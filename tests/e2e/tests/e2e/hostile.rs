@@ -158,7 +158,7 @@ async fn a_neighbour_goes_on_beside_ten_endless_loops() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hosts_memory_returns() {
     const KEPT_MAX: u64 = 64 << 20;
-    const GROWTH_MAX: u64 = 16 << 20;
+    const GROWTH_MAX: u64 = 48 << 20;
     const GREEDY: [&str; 3] = ["allocate", "much-output", "many-actions"];
     let (world, mounted) = neighbours("memory", "backoff: {baseMs: 1, capMs: 10}").await;
     let host = start(&world, &mounted).await;

@@ -346,7 +346,6 @@ async fn a_hundred_loads_and_unloads_leave_nothing_behind() {
     put(&world, STAY, "stay", json!({"text": "a"})).await;
     shows(&world, "stay", &[("text", "a")]).await;
     put(&world, COME, "come", json!({"text": "a"})).await;
-    let series = series(&host).await;
     let mark = world.mark().await;
     let watches = open_watches(&world);
     assert!(watches > 0);
@@ -364,10 +363,10 @@ async fn a_hundred_loads_and_unloads_leave_nothing_behind() {
         }
     }
     let (rss_before, handles_before) = warm.unwrap();
-    eventually(DEADLINE, "the series of before", || async {
-        let now = self::series(&host).await;
-        let new: Vec<_> = now.iter().filter(|name| !series.contains(name)).collect();
-        anyhow::ensure!(new.is_empty(), "there are also {new:?}");
+    eventually(DEADLINE, "the series of what is gone to end", || async {
+        let metrics = host.metrics().await?;
+        let left: Vec<_> = metrics.iter().filter(|(series, _)| series.contains("\"come")).collect();
+        anyhow::ensure!(left.is_empty(), "there are {left:?}");
         Ok(())
     })
     .await;
@@ -394,11 +393,6 @@ async fn a_hundred_loads_and_unloads_leave_nothing_behind() {
     assert!(writes.iter().all(|write| write.name != "stay"), "{writes:?}");
     put(&world, STAY, "stay", json!({"text": "b"})).await;
     shows(&world, "stay", &[("text", "b")]).await;
-}
-
-/// Names of the host's series, with their labels.
-async fn series(host: &Host) -> Vec<String> {
-    host.metrics().await.unwrap().iter().map(|(name, _)| name.to_owned()).collect()
 }
 
 /// Watches of this world's host that the API server has begun and not ended.

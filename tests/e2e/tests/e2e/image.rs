@@ -104,8 +104,13 @@ async fn the_image_is_one_static_binary_that_serves_as_the_pod_would() {
 
     // What the runtime and kubelet mount.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    for directory in ["proc", "etc", "plugins/postgres-cluster", "cache"] {
+    for directory in ["proc", "dev", "etc", "plugins/postgres-cluster", "cache"] {
         fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    for (device, minor) in [("null", "3"), ("random", "8"), ("urandom", "9")] {
+        let path = root.join("dev").join(device);
+        let flags = ["--mode=666".as_ref(), path.as_os_str(), "c".as_ref(), "1".as_ref(), minor.as_ref()];
+        run(Path::new("mknod"), flags).await;
     }
     chown(root.join("cache"), Some(USER), Some(USER)).unwrap();
     fs::write(root.join("etc/hosts"), "127.0.0.1 kubernetes.default.svc\n").unwrap();

@@ -176,7 +176,8 @@ fn related_objects_answer_rules_and_look_ups() {
         assert_eq!((found[3].query.as_str(), names(&found[3].objects)), ("none", Vec::new()));
         scene.answer(&[look_up("all", None, 10)]).unwrap();
         let queries: Vec<&str> = scene.snapshot.related.iter().map(|found| found.query.as_str()).collect();
-        assert_eq!(queries, ["pods", "all"], "answers of the round before are gone");
+        assert_eq!(queries, ["pods", "all", "one", "none"], "answers of the round before stay");
+        assert!(scene.snapshot.related[1].complete, "what is asked again is answered anew");
         let wrong = LookUp { label_selector: Some("a b".to_owned()), ..look_up("wrong", None, 1) };
         assert!(
             scene.answer(&[wrong]).unwrap_err().starts_with("looks up `wrong` by a wrong selector `a b`: ")
