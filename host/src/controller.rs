@@ -16,7 +16,6 @@ use pilothouse_model::action::Rejected;
 use pilothouse_model::backoff;
 use pilothouse_model::condition::Reason;
 use pilothouse_model::kind::Kind;
-use pilothouse_model::manifest::Controller;
 use pilothouse_model::names::{Key, PluginName};
 use pilothouse_model::settings::{BackoffSettings, Mode};
 use tokio::sync::{Notify, watch};
@@ -33,6 +32,11 @@ use crate::view::{Listener, News, View};
 
 /// Pace at which CRDs that could not be applied, or kinds that the API server does not know, are tried again.
 const SETUP_BACKOFF: BackoffSettings = BackoffSettings { base_ms: 200, cap_ms: 30_000 };
+
+/// Time until a pass that changed children is followed by one that sees them: soon, for the status may depend on it.
+/// Doubled with each further one that changes something, for a plugin that does so each time must not go round as fast
+/// as it can.
+const LOOK_AGAIN: BackoffSettings = BackoffSettings { base_ms: 100, cap_ms: 60_000 };
 
 /// Runs the controller of `kind` until `stop`, then lets its passes end. Versions are swapped as they come. `turns` are
 /// those of the plugin, for all of its controllers together.
@@ -156,6 +160,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What one pass of a key leaves to the next.
+#[derive(Default, Clone)]
+struct Left {
+    /// What was refused or failed.
+    rejected: Vec<Rejected>,
+    /// Passes in a row that changed children.
+    changing: u32,
+}
+
+/// A version whose watches are not all complete yet. Until they are, the version before it serves.
+struct Next {
+    plugin: Arc<LivePlugin>,
+    at: usize,
+    view: Arc<View>,
+}
+
 struct ControllerLoop {
     shared: Arc<Shared>,
     kind: Kind,
@@ -172,8 +192,9 @@ struct ControllerLoop {
     passes: JoinSet<(queue::Pass, Ended)>,
     /// What a new version needs done; ends with the controller.
     chores: JoinSet<()>,
-    /// What was refused or failed in the last pass of a key, for the next; only of keys where something was.
-    rejected: HashMap<Key, Vec<Rejected>>,
+    next: Option<Next>,
+    /// Only of keys whose last pass left something.
+    left: HashMap<Key, Left>,
 }
 
 impl ControllerLoop {
@@ -207,13 +228,15 @@ impl ControllerLoop {
             gate,
             passes: JoinSet::new(),
             chores: JoinSet::new(),
-            rejected: HashMap::new(),
+            next: None,
+            left: HashMap::new(),
         }
     }
 
     async fn run(mut self, mut versions: watch::Receiver<Arc<LivePlugin>>, stop: CancellationToken) {
         loop {
             self.take_in();
+            self.take_over();
             self.say_ready();
             let queue = self.inbox.queue.clone();
             let may_start = self.may_start();
@@ -269,7 +292,7 @@ impl ControllerLoop {
             metrics: Arc::clone(&self.metrics),
             has_conditions: self.plugin.prepared.manifest().holds_conditions(&self.kind),
         };
-        let last = self.rejected.get(&key).cloned().unwrap_or_default();
+        let last = self.left.get(&key).map(|left| left.rejected.clone()).unwrap_or_default();
         let span = tracing::info_span!(
             "pass",
             plugin = %self.plugin_name(),
@@ -278,7 +301,7 @@ impl ControllerLoop {
             generation = %self.plugin.generation
         );
         let metrics = Arc::clone(&self.metrics);
-        metrics.queue_depth(self.inbox.queue.stats().due);
+        metrics.queue_depth(self.inbox.queue.due());
         let run = async move {
             let begun = Instant::now();
             metrics.pass_begins();
@@ -300,13 +323,13 @@ impl ControllerLoop {
             }
         };
         let key = pass.key().clone();
-        if ended.rejected.is_empty() {
-            self.rejected.remove(&key);
-        } else {
-            self.rejected.insert(key.clone(), ended.rejected);
+        let before = self.left.remove(&key).map_or(0, |left| left.changing);
+        let changing = if ended.changed_children { before.saturating_add(1) } else { 0 };
+        if ended.ending != Ending::Gone && (changing > 0 || !ended.rejected.is_empty()) {
+            self.left.insert(key.clone(), Left { rejected: ended.rejected, changing });
         }
         let slowest = Duration::from_millis(self.plugin.settings.backoff.cap_ms);
-        pass.finish(outcome(ended.ending, slowest), &ended.written);
+        pass.finish(outcome(ended.ending, changing, slowest), &ended.written);
         if ended.ending == Ending::Gone && self.view.primary(&key).is_none() {
             self.inbox.queue.forget(&key);
             // Created again in between, it would have been forgotten with its predecessor.
@@ -316,27 +339,38 @@ impl ControllerLoop {
         }
     }
 
-    /// Takes a new version: passes that run end on the old one, then every key is looked at with the new one at once,
-    /// whatever it waits for.
+    /// A new version is there. It serves at once if it watches what the one before it watches, else when its own
+    /// watches are complete: a right or a kind that is missing must not stop what works.
     fn swap(&mut self, version: Arc<LivePlugin>) {
-        let before = std::mem::replace(&mut self.plugin, version);
-        let controller_before = &before.prepared.manifest().controllers[self.at];
-        self.at = position(&self.plugin, &self.kind);
-        let same_controller = self.controller() == controller_before;
-        if !same_controller
-            || self.plugin.prepared.manifest().crd(&self.kind) != before.prepared.manifest().crd(&self.kind)
-        {
-            // Beside the passes: what the old version could do, the new one can meanwhile.
+        let at = position(&version, &self.kind);
+        let (new, old) = (version.prepared.manifest(), self.plugin.prepared.manifest());
+        let same_controller = new.controllers[at] == old.controllers[self.at];
+        if !same_controller || new.crd(&self.kind) != old.crd(&self.kind) {
             self.chores.abort_all();
-            let (shared, plugin, kind) =
-                (Arc::clone(&self.shared), Arc::clone(&self.plugin), self.kind.clone());
+            let (shared, plugin, kind) = (Arc::clone(&self.shared), Arc::clone(&version), self.kind.clone());
             self.chores.spawn(async move { set_up(&shared, &plugin, &kind, |_| {}).await });
         }
-        if !same_controller {
-            // Watches that both need are shared, so they stay filled.
-            self.view = open_view(&self.shared, &self.plugin, self.at, &self.inbox);
-            self.inbox.state.store(true, Ordering::Release);
-        }
+        // Watches that both need are shared, so they stay filled.
+        let view = if same_controller {
+            Arc::clone(&self.view)
+        } else {
+            open_view(&self.shared, &version, at, &self.inbox)
+        };
+        self.next = Some(Next { plugin: version, at, view });
+        self.inbox.state.store(true, Ordering::Release);
+    }
+
+    /// Lets the next version serve once it can: passes that run end on the old one, then every key is looked at with
+    /// the new one at once, whatever it waits for.
+    fn take_over(&mut self) {
+        let Some(Next { plugin, at, view }) = self.next.take_if(|next| {
+            // The same view may not be complete either, at the start; there is nothing to wait for then.
+            Arc::ptr_eq(&next.view, &self.view) || next.view.is_complete()
+        }) else {
+            return;
+        };
+        (self.plugin, self.at, self.view) = (plugin, at, view);
+        self.inbox.state.store(true, Ordering::Release);
         self.turns.set_concurrency(self.plugin.settings.concurrency);
         self.inbox.queue.configure(queue_settings(&self.shared, &self.plugin, self.at));
         self.inbox.queue.add_all(self.view.primary_keys(), Wake::resync().resetting(true));
@@ -346,12 +380,12 @@ impl ControllerLoop {
         if !self.inbox.state.swap(false, Ordering::AcqRel) {
             return;
         }
-        let unready = self.view.unready();
+        let mut unready = self.view.unready();
+        if let Some(next) = &self.next {
+            let waits = |problem| format!("generation {} waits: {problem}", next.plugin.generation);
+            unready.extend(next.view.unready().into_iter().map(waits));
+        }
         self.gate.set(if unready.is_empty() { Ok(()) } else { Err(unready.join("; ")) });
-    }
-
-    fn controller(&self) -> &Controller {
-        &self.plugin.prepared.manifest().controllers[self.at]
     }
 
     fn plugin_name(&self) -> &PluginName {
@@ -382,12 +416,32 @@ fn queue_settings(shared: &Shared, plugin: &LivePlugin, at: usize) -> QueueSetti
     }
 }
 
-fn outcome(ending: Ending, slowest: Duration) -> Outcome {
+/// `changing`: passes in a row, this one included, that changed children.
+fn outcome(ending: Ending, changing: u32, slowest: Duration) -> Outcome {
+    let look_again = (changing > 0).then(|| backoff::delay(&LOOK_AGAIN, changing, 0));
     match ending {
         Ending::Gone => Outcome::Success { requeue_after: None },
-        Ending::Settled(requeue_after) => Outcome::Success { requeue_after },
+        Ending::Settled(asked) => {
+            let sooner = [asked, look_again].into_iter().flatten().min();
+            Outcome::Success { requeue_after: sooner }
+        }
         Ending::Stuck => Outcome::Rest,
         Ending::Failed(not_before) => Outcome::Failed { not_before },
         Ending::Refused => Outcome::Failed { not_before: Some(slowest) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_that_changes_a_child_each_time_goes_round_ever_slower() {
+        let asked = Some(Duration::from_secs(5));
+        let after = |changing| match outcome(Ending::Settled(asked), changing, Duration::ZERO) {
+            Outcome::Success { requeue_after } => requeue_after.unwrap().as_millis(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([0, 1, 2, 6, 7, 50].map(after), [5_000, 100, 200, 3_200, 5_000, 5_000]);
     }
 }

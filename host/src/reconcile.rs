@@ -24,9 +24,6 @@ use crate::view::View;
 
 /// Longest message in the condition, bytes: what is longer is read in the log.
 const MESSAGE_BYTES_MAX: usize = 1_024;
-/// Time until a pass that changed children is followed by one that sees them: soon, for the status may depend on it,
-/// and not at once, for a plugin that changes something each time must not go round as fast as it can.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What every pass of a controller needs. Shared, never changed while a pass runs.
 pub(crate) struct Pass {
@@ -76,6 +73,8 @@ pub(crate) struct Ended {
     pub written: Vec<u64>,
     /// Why it failed, for the metric.
     pub failure: Option<Reason>,
+    /// Children are not as the pass saw them any more, by its own hand.
+    pub changed_children: bool,
 }
 
 /// A pass that ended before or after its plan, with what is to be said of it.
@@ -96,8 +95,13 @@ impl Verdict {
 impl Pass {
     /// Runs the pass. When the future is dropped the write under way may or may not happen; nothing else is left.
     pub(crate) async fn run(&self, key: &Key, last: &[Rejected]) -> Ended {
-        let mut ended =
-            Ended { ending: Ending::Gone, rejected: Vec::new(), written: Vec::new(), failure: None };
+        let mut ended = Ended {
+            ending: Ending::Gone,
+            rejected: Vec::new(),
+            written: Vec::new(),
+            failure: None,
+            changed_children: false,
+        };
         let Some(primary) = self.view.primary(key) else { return ended };
         let controller = self.manifest_controller();
         let deleting = primary.meta().deleting;
@@ -212,12 +216,8 @@ impl Pass {
         ended.written.extend(report.written_versions());
         ended.rejected = report.rejected().cloned().collect();
         self.count_writes(&report);
-        let mut verdict = judge(&plan, &report);
-        if let Ending::Settled(again) = &mut verdict.ending
-            && changed_children(&report)
-        {
-            *again = Some(again.map_or(LOOK_AGAIN, |asked| asked.min(LOOK_AGAIN)));
-        }
+        ended.changed_children = changed_children(&report);
+        let verdict = judge(&plan, &report);
         let primary = &snapshot.primary;
         for event in &plan.events {
             self.events.record(primary, event);

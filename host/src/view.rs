@@ -8,7 +8,7 @@ use pilothouse_cluster::apply::Sink;
 use pilothouse_cluster::watches::{Query, Subscription, WatchState, Watches};
 use pilothouse_cluster::{Change, Cluster, Delta, ReadError};
 use pilothouse_model::kind::{Kind, Reference};
-use pilothouse_model::manifest::{Child, Controller, Resource, Scope};
+use pilothouse_model::manifest::{Child, Controller, Related, Resource, Scope};
 use pilothouse_model::names::{Key, MANAGED_LABEL, PluginName};
 use pilothouse_model::object::Object;
 use pilothouse_model::plan::LookUp;
@@ -97,7 +97,7 @@ impl View {
         let related = controller.related.iter().map(|rule| match &rule.selector {
             None => Vec::new(),
             Some(_) => subscribe(
-                &Query::new(rule.resource.clone()).projected(rule.projection),
+                &related_query(rule),
                 Arc::new(|delta| vec![News::Related { namespace: delta.key.namespace.clone() }]),
             ),
         });
@@ -241,6 +241,16 @@ fn store_response(watches: &[Subscription], object: &Object) {
         watches.iter().filter(|watch| watch.query().namespace().is_none_or(|one| Some(one) == namespace))
     {
         watch.store().upsert_response(object.clone());
+    }
+}
+
+/// A selector that is the same for every primary is the API server's to match, so that what it leaves out never enters
+/// the cache.
+fn related_query(rule: &Related) -> Query {
+    let query = Query::new(rule.resource.clone()).projected(rule.projection);
+    match &rule.selector {
+        Some(selector) if !selector.contains("$(") => query.labelled(selector),
+        _ => query,
     }
 }
 

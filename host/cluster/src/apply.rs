@@ -264,8 +264,7 @@ impl Run<'_> {
     pub(crate) async fn create(&mut self, wanted: &Wanted<'_>) -> Done {
         self.refuse_in_terminating_namespace(wanted.write)?;
         let response = self.writer().apply(&wanted.at, wanted.object, Conflicts::Report, Mode::Store).await?;
-        self.applier.remember(&response, Memory::after(wanted.print, &response));
-        Ok(self.written(response))
+        Ok(self.applied(wanted, response))
     }
 
     async fn update(&mut self, wanted: &Wanted<'_>, live: Arc<Object>) -> Done {
@@ -291,6 +290,9 @@ impl Run<'_> {
                 Err(error) if error.fault == Fault::Immutable => {
                     return self.recreate(wanted, &live, error).await;
                 }
+                Err(error) if error.fault == Fault::Duplicate => {
+                    return self.replace_displaced(wanted, &live, error).await;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -303,11 +305,11 @@ impl Run<'_> {
         }
         let body = desired::with_uid(wanted.object, &live.meta().uid);
         match self.writer().apply(&wanted.at, &body, wanted.conflicts, Mode::Store).await {
-            Ok(response) => {
-                self.applier.remember(&response, Memory::after(wanted.print, &response));
-                Ok(self.written(response))
-            }
+            Ok(response) => Ok(self.applied(wanted, response)),
             Err(error) if error.fault == Fault::Immutable => self.recreate(wanted, &live, error).await,
+            Err(error) if error.fault == Fault::Duplicate => {
+                self.replace_displaced(wanted, &live, error).await
+            }
             Err(error) => Err(error),
         }
     }
@@ -385,6 +387,12 @@ impl Run<'_> {
 
     pub(crate) fn was_last_applied(&self, live: &Object, print: Print) -> bool {
         self.applier.recall(live).is_some_and(|memory| memory.is_of(print))
+    }
+
+    /// Remembers the response to an apply, and hands it on.
+    pub(crate) fn applied(&mut self, wanted: &Wanted<'_>, response: Object) -> WriteResult {
+        self.applier.remember(&response, Memory::after(wanted.print, &response));
+        self.written(response)
     }
 
     /// Hands a response on.

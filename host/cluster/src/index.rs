@@ -177,6 +177,10 @@ impl Index {
             let held = self.live.get(&object.key());
             let newer_is_held =
                 held.is_some_and(|held| held.ahead && held.object.meta().resource_version > version);
+            if newer_is_held && !self.ahead.contains_key(&version) {
+                // Somebody else's change that came before our own write: its answer said nothing of it.
+                out.push(delta(Change::Changed, &object, held.map(|held| held.object.meta())));
+            }
             if !newer_is_held {
                 if !held.is_some_and(|held| is_same(held.object.meta(), object.meta())) {
                     out.push(delta(Change::Changed, &object, held.map(|held| held.object.meta())));
@@ -377,10 +381,18 @@ mod tests {
         assert_eq!((state(&index), out.len()), (vec![("1".into(), 12)], 1));
         out.clear();
         index.put(object("a", "1", 11, None), &mut out); // somebody else's change, before ours
+        assert_eq!(out[0].resource_version, 11, "news, though its object is held in a newer version");
         index.put(object("a", "1", 12, None), &mut out);
-        assert_eq!((state(&index), out.len()), (vec![("1".into(), 12)], 0));
+        assert_eq!((state(&index), out.len()), (vec![("1".into(), 12)], 1));
+        out.clear();
+        index.put_answer(object("a", "1", 14, None), &mut out);
+        index.put_answer(object("a", "1", 15, None), &mut out);
+        out.clear();
+        index.put(object("a", "1", 14, None), &mut out); // an earlier write of ours
+        index.put(object("a", "1", 15, None), &mut out);
+        assert_eq!(out.len(), 0);
         index.put_answer(object("a", "1", 11, None), &mut out); // late
-        assert_eq!((state(&index), out.len()), (vec![("1".into(), 12)], 0));
+        assert_eq!((state(&index), out.len()), (vec![("1".into(), 15)], 0));
     }
 
     #[test]
@@ -603,6 +615,8 @@ mod tests {
             for delta in &out {
                 match delta.change {
                     Change::Deleted => { told.remove(&delta.key); }
+                    // A change of somebody else may be told after the write of ours that followed it.
+                    _ if told.get(&delta.key).is_some_and(|(_, told)| *told > delta.resource_version) => {}
                     _ => { told.insert(delta.key.clone(), (delta.uid.to_string(), delta.resource_version)); }
                 }
             }

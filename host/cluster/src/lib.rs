@@ -25,6 +25,7 @@ mod connect;
 pub mod crd;
 mod desired;
 pub mod discovery;
+mod displaced;
 mod error;
 pub mod event;
 pub mod finalizer;

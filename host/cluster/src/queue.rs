@@ -147,7 +147,12 @@ impl Queue {
         }
     }
 
-    /// How many keys there are, in which state.
+    /// How many keys wait for their turn. Costs nothing.
+    pub fn due(&self) -> usize {
+        self.0.lock().keys(self.0.id).map_or(0, |keys| keys.due())
+    }
+
+    /// How many keys there are, in which state. Looks at every key.
     pub fn stats(&self) -> QueueStats {
         let now = now();
         self.0.lock().keys(self.0.id).map(|keys| keys.stats(now)).unwrap_or_default()

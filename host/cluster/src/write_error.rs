@@ -58,6 +58,8 @@ pub enum Fault {
     NoEndpoint,
     /// A value that may not change would change.
     Immutable,
+    /// The object would hold an item twice, and nothing else is wrong with it.
+    Duplicate,
     /// The API server, its schema or a webhook finds the object wrong.
     Invalid,
     /// A webhook cannot tell without side effects what it would do.
@@ -93,12 +95,14 @@ pub struct WriteError {
     pub code: u16,
     /// How long the API server asks to be left alone.
     pub retry_after: Option<Duration>,
+    /// The fields of a [`Fault::Duplicate`], like `spec.ports[1].name`.
+    pub(crate) duplicates: Vec<String>,
 }
 
 impl WriteError {
     /// An error that is found here, not told by the API server.
     pub(crate) fn here(fault: Fault, message: impl Into<String>) -> Self {
-        Self { fault, message: message.into(), code: 0, retry_after: None }
+        Self { fault, message: message.into(), code: 0, retry_after: None, duplicates: Vec::new() }
     }
 
     /// From an answer with an error status. Of a Secret only field names are kept: values may stand in any message.
@@ -109,7 +113,9 @@ impl WriteError {
         let status = status.unwrap_or_default();
         let seconds = status.details.retry_after_seconds.filter(|seconds| *seconds > 0);
         let message = status.describe(code, fault, secret);
+        let duplicates = status.details.causes.into_iter().map(|cause| cause.field);
         Self {
+            duplicates: duplicates.filter(|_| fault == Fault::Duplicate).take(CAUSES_MAX).collect(),
             fault,
             message: clip(&message, MESSAGE_BYTES_MAX).to_owned(),
             code,
@@ -124,7 +130,7 @@ impl WriteError {
             Fault::AlreadyExists | Fault::NotOwned => RejectReason::NotOwned,
             Fault::Precondition | Fault::NotFound => RejectReason::Gone,
             Fault::Immutable => RejectReason::Immutable,
-            Fault::Invalid | Fault::NoDryRun => RejectReason::Invalid,
+            Fault::Invalid | Fault::Duplicate | Fault::NoDryRun => RejectReason::Invalid,
             Fault::Forbidden => RejectReason::Forbidden,
             Fault::NamespaceTerminating | Fault::ObjectTerminating => RejectReason::Terminating,
             Fault::TooLarge => RejectReason::TooLarge,
@@ -284,6 +290,8 @@ fn fault_of(code: u16, status: Option<&Status>, body: &[u8]) -> Fault {
             } else if !causes.is_empty() && causes.iter().all(Cause::is_immutable) {
                 // Wrong in another place as well: making it anew would fail as this did.
                 Fault::Immutable
+            } else if !causes.is_empty() && causes.iter().all(|cause| cause.reason == "FieldValueDuplicate") {
+                Fault::Duplicate
             } else {
                 Fault::Invalid
             }

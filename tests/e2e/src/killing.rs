@@ -63,7 +63,7 @@ pub async fn killed_while_creating(world: &World, kills: usize, clusters: usize)
         let begun = world.list(POSTGRES_CLUSTER).await.len();
         amid_work += usize::from(world.list(POD_DISRUPTION_BUDGET).await.len() < begun);
     }
-    println!("killed after {lives:?}, {amid_work} times amid work");
+    eprintln!("killed after {lives:?}, {amid_work} times amid work");
     host.restart().await.unwrap();
 
     for name in &names {
@@ -104,7 +104,7 @@ async fn is_at_rest(world: &World, host: &Host, clusters: usize) {
     let (asked, written): (Vec<_>, Vec<_>) =
         world.writes_since(mark).await.into_iter().partition(AuditEvent::is_dry_run);
     assert!(written.is_empty(), "written at rest: {written:#?}");
-    println!("asked by a dry run after a restart: {}", asked.len());
+    eprintln!("asked by a dry run after a restart: {}", asked.len());
     assert!(asked.len() <= clusters, "asked more than once for each cluster: {asked:#?}");
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use kube::{
     Client,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use pilothouse_harness::{ControlPlane, Host, HostOptions, Kubelet, KubeletOptions, eventually, workspace};
 use serde_json::{Value, json};
@@ -109,9 +109,12 @@ impl World {
 
     /// How to start this test's host; to be changed as the test likes.
     pub fn options(&self) -> HostOptions {
+        // Compiled code of test plugins stays out of the user's cache, and is found again by the next run.
+        let cache = workspace::target_directory().join("cache").display().to_string();
         HostOptions {
             plugins: vec![self.plugins.path().to_owned()],
             namespaces: vec![self.namespace.clone()],
+            environment: [("XDG_CACHE_HOME".to_owned(), cache)].into(),
             ..HostOptions::new(&self.kubeconfig)
         }
     }
@@ -152,7 +155,7 @@ impl World {
 
     /// All objects of a kind.
     pub async fn list(&self, kind: Kind) -> Vec<Value> {
-        let listed = kind.api(&self.client, &self.namespace).list(&Default::default()).await.unwrap();
+        let listed = kind.api(&self.client, &self.namespace).list(&ListParams::default()).await.unwrap();
         listed.items.into_iter().map(|object| serde_json::to_value(object).unwrap()).collect()
     }
 

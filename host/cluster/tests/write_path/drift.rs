@@ -89,6 +89,45 @@ async fn llmkube_484_replicas_of_an_autoscaler_are_never_touched() {
 }
 
 #[tokio::test]
+async fn an_item_whose_key_somebody_changed_is_put_back() {
+    let mut world = World::new("drift").await;
+    let service = |port: u16| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
+            "spec": {
+                "type": "NodePort", "selector": {"app": "a"},
+                "ports": [{"name": "pg", "port": port, "protocol": "TCP", "targetPort": "pg"}]
+            }
+        })
+    };
+    let ports = async |world: &World| world.get("Service", "a").await.unwrap()["spec"]["ports"].clone();
+    world.pass(vec![apply(&service(5432))]).await;
+    let before = ports(&world).await;
+    for restart in [false, true] {
+        if restart {
+            world.restart();
+        }
+        let mut changed = before.clone();
+        changed[0]["port"] = json!(6432);
+        world.edit("Service", "a", &json!({"spec": {"ports": changed}})).await;
+        assert_eq!(short(&world.pass(vec![apply(&service(5432))]).await), ["Written"]);
+        assert_eq!(ports(&world).await, before, "after a restart: {restart}");
+        assert_eq!(short(&world.pass(vec![apply(&service(5432))]).await), ["NoOp"]);
+    }
+    // It is ours as before: it goes when it is left out.
+    world.pass(vec![apply(&service(7432))]).await;
+    let after = ports(&world).await;
+    assert_eq!((after.as_array().unwrap().len(), &after[0]["port"]), (1, &json!(7432)), "{after}");
+
+    // A plugin that takes nothing from others leaves the decision to people.
+    world.declare("forceConflicts", &json!(false));
+    world.edit("Service", "a", &json!({"spec": {"ports": [{"name": "pg", "port": 6432}]}})).await;
+    let report = world.pass(vec![apply(&service(7432))]).await;
+    let (reason, text) = message(&report);
+    assert!(reason == RejectReason::Invalid && text.contains("spec.ports[1].name"), "{text}");
+}
+
+#[tokio::test]
 async fn a_field_that_is_left_out_vanishes() {
     let mut world = World::new("drift").await;
     world.pass(vec![apply(&config_map("a", &json!({"k": "v", "old": "v"})))]).await;

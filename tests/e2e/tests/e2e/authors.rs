@@ -25,10 +25,15 @@ fn cargo_component() -> PathBuf {
     path
 }
 
+/// A target directory of its own, so that this test waits for no other build and undoes none.
+fn target() -> PathBuf {
+    workspace::target_directory().join("authors")
+}
+
 /// Runs cargo, or a tool that runs it, for the plugin `config-map`.
 async fn build(program: &Path, arguments: &[&str]) -> Output {
     let manifest = workspace::root().join("plugins/config-map/Cargo.toml");
-    let target = workspace::target_directory();
+    let target = target();
     let common = ["--manifest-path", manifest.to_str().unwrap(), "--target-dir", target.to_str().unwrap()];
     try_run(program, [arguments, &common].concat()).await
 }
@@ -38,7 +43,7 @@ fn succeeded(output: &Output) {
 }
 
 fn built(target: &str) -> PathBuf {
-    workspace::target_directory().join(target).join("release/config_map.wasm")
+    self::target().join(target).join("release/config_map.wasm")
 }
 
 /// The host serves this component, and nothing but its world differs.

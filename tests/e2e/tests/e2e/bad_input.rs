@@ -8,7 +8,7 @@ use pilothouse_harness::{ControlPlane, Host, HostOptions, eventually};
 use serde_json::json;
 
 use crate::{
-    stamped::{LOAD_FAILURES, assert_ready, counts, logs, metric, put, serves, shows, stamp, world, write},
+    stamped::{LOAD_FAILURES, assert_ready, count, counts, logs, put, serves, shows, stamp, world, write},
     support::{DEADLINE, Kind, World, pilothouse, try_run},
 };
 
@@ -105,7 +105,7 @@ async fn a_plugin_directory_may_come_late() {
     .await;
     put(&world, LATE, "late", json!({"text": "b"})).await;
     shows(&world, "late", &[("text", "b")]).await;
-    assert_eq!(metric(&host, LOAD_FAILURES, &[]).await, 0.0, "{}", host.log());
+    assert_eq!(count(&host, LOAD_FAILURES, &[]).await, 0, "{}", host.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +114,7 @@ async fn of_two_plugins_for_one_kind_the_first_serves_until_it_goes() {
     let world = world("both", &[("first", BOTH), ("second", BOTH)]).await;
     let host = world.host().await;
     serves(&host, &[("first", "1")]).await;
-    counts(&host, LOAD_FAILURES, &[("reason", "KindTaken")], 1.0).await;
+    counts(&host, LOAD_FAILURES, &[("reason", "KindTaken")], 1).await;
     let second = world.plugins.path().join("second.wasm");
     logs(
         &host,
@@ -139,31 +139,39 @@ async fn of_two_plugins_for_one_kind_the_first_serves_until_it_goes() {
     managed("second").await;
 }
 
-/// A right that lacks keeps one plugin from working and no other, and need only be granted.
+/// A right that lacks keeps one plugin from starting and no other, keeps a new version from taking over and not the old
+/// one from serving, and need only be granted.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_right_is_named_and_stops_one_plugin_only() {
+async fn a_missing_right_is_named_and_stops_nothing_that_works() {
     const WIDE: Kind = kind("Wide", "wides");
     const FREE: Kind = kind("Free", "frees");
-    // The rights of the narrow version; what is served has Services among its children.
+    // The rights of the narrow version. The wide ones have Services among their children, too.
     let world: World = world("wide", &[("free", FREE), ("wide", WIDE)]).await;
-    let wide = Stamp { name: "wide", kind: "Wide", version: "2", wide: true }.component();
-    write(world.plugins.path(), "wide.wasm", &wide);
+    let offer = |version: &str, wide: bool| {
+        let component = Stamp { name: "wide", kind: "Wide", version, wide }.component();
+        write(world.plugins.path(), "wide.wasm", component);
+    };
+    offer("1", true);
     let host = Host::spawn(&world.options()).unwrap();
-    eventually(DEADLINE, "/readyz to name the right", || async {
+    let lacks_a_right = || async {
         let (status, body) = host.get("/readyz").await?;
         let named = body.contains("plugin wide") && body.contains("Service.v1") && body.contains("forbidden");
         anyhow::ensure!(status == 503 && named, "it says {status} {body}");
         Ok(())
-    })
-    .await;
+    };
+    eventually(DEADLINE, "/readyz to name the right", lacks_a_right).await;
+    logs(&host, &["Service.v1", "orbidden"]).await;
     put(&world, FREE, "free", json!({"text": "a"})).await;
     put(&world, WIDE, "wide", json!({"text": "a"})).await;
     shows(&world, "free", &[("text", "a")]).await;
-    assert!(
-        host.log().lines().any(|line| line.contains("Service.v1") && line.contains("orbidden")),
-        "{}",
-        host.log()
-    );
+
+    offer("2", false);
+    shows(&world, "wide", &[("text", "a"), ("version", "2")]).await;
+    host.ready().await.unwrap();
+    offer("3", true);
+    eventually(DEADLINE, "/readyz to name the right", lacks_a_right).await;
+    put(&world, WIDE, "wide", json!({"text": "b"})).await;
+    shows(&world, "wide", &[("text", "b"), ("version", "2")]).await;
 
     let grant = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "services"},
@@ -175,7 +183,7 @@ async fn a_missing_right_is_named_and_stops_one_plugin_only() {
         "subjects": [{"kind": "ServiceAccount", "name": world.namespace, "namespace": world.namespace}],
     });
     world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [grant, bind]}).to_string()).await;
-    shows(&world, "wide", &[("text", "a")]).await;
+    shows(&world, "wide", &[("text", "b"), ("version", "3")]).await;
     host.ready().await.unwrap();
-    assert_eq!(metric(&host, LOAD_FAILURES, &[]).await, 0.0);
+    assert_eq!(count(&host, LOAD_FAILURES, &[]).await, 0);
 }

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::{
     mounted::Mounted,
     stamped::{
-        LOAD_FAILURES, assert_ready, counts, generation, logs, metric, put, reconciled, serves, shows, stamp,
+        LOAD_FAILURES, assert_ready, count, counts, generation, logs, put, reconciled, serves, shows, stamp,
         world, write,
     },
     support::{CONFIG_MAP, DEADLINE, EVENT, Kind, World, pilothouse, run},
@@ -96,7 +96,7 @@ async fn twenty_versions_take_over_and_no_edit_is_lost() {
         reconciled(&world, SWAP, &name(at), "Succeeded").await;
     }
     assert_eq!(host.process(), Some(process), "the host was restarted");
-    assert_eq!(metric(&host, LOAD_FAILURES, &[]).await, 0.0);
+    assert_eq!(count(&host, LOAD_FAILURES, &[]).await, 0);
     assert_ready(&host).await;
 }
 
@@ -134,13 +134,13 @@ async fn what_cannot_be_loaded_leaves_the_old_version_serving_and_says_why() {
         ("unknown settings", &good, "concurency: 2", "InvalidSettings", "concurency"),
     ];
     for (case, wasm, settings, reason, words) in cases {
-        let before = metric(&host, LOAD_FAILURES, &[("reason", reason)]).await;
+        let before = count(&host, LOAD_FAILURES, &[("reason", reason)]).await;
         let mut files = vec![("keep.wasm", wasm), ("taken.wasm", other.as_slice())];
         if !settings.is_empty() {
             files.push(("keep.yaml", settings.as_bytes()));
         }
         mounted.show(&files);
-        counts(&host, LOAD_FAILURES, &[("reason", reason)], before + 1.0).await;
+        counts(&host, LOAD_FAILURES, &[("reason", reason)], before + 1).await;
         logs(&host, &[mounted.path().to_str().unwrap(), reason, words]).await;
         put(&world, KEEP, "keep", json!({"text": case})).await;
         shows(&world, "keep", &[("text", case), ("version", "1")]).await;
@@ -164,13 +164,13 @@ async fn a_file_that_is_written_in_place_serves_when_it_is_whole() {
     let (half, rest) = next.split_at(next.len() / 2);
     let mut file = File::create(world.plugins.path().join("slow.wasm")).unwrap();
     file.write_all(half).unwrap();
-    counts(&host, LOAD_FAILURES, &[("reason", "Incomplete")], 1.0).await;
+    counts(&host, LOAD_FAILURES, &[("reason", "Incomplete")], 1).await;
     put(&world, SLOW, "slow", json!({"text": "b"})).await;
     shows(&world, "slow", &[("text", "b"), ("version", "1")]).await;
     file.write_all(rest).unwrap();
     drop(file);
     shows(&world, "slow", &[("text", "b"), ("version", "2")]).await;
-    assert_eq!(metric(&host, LOAD_FAILURES, &[]).await, 1.0, "{}", host.log());
+    assert_eq!(count(&host, LOAD_FAILURES, &[]).await, 1, "{}", host.log());
 }
 
 /// No pass runs for a plugin that is gone or paused. A neighbour that serves an edit made later shows that the host
@@ -259,7 +259,7 @@ async fn labelled_config_maps_load_change_and_go() {
     // Broken: said in the log, a metric and an event on the ConfigMap, while the old version serves.
     let broken = json!({"binaryData": {"ship.wasm.zst": null, "ship.wasm": "PGh0bWw+"}});
     world.edit(CONFIG_MAP, "ship-plugin", &broken).await;
-    counts(&host, LOAD_FAILURES, &[("reason", "NotAPlugin")], 1.0).await;
+    counts(&host, LOAD_FAILURES, &[("reason", "NotAPlugin")], 1).await;
     let place = format!("ConfigMap {}/ship-plugin, key ship.wasm", world.namespace);
     logs(&host, &[&place, "NotAPlugin"]).await;
     let event = eventually(DEADLINE, "an event on the ConfigMap", || async {
@@ -278,7 +278,7 @@ async fn labelled_config_maps_load_change_and_go() {
     world.delete(CONFIG_MAP, "ship-plugin").await;
     serves(&host, &[]).await;
     assert_ready(&host).await;
-    assert_eq!(metric(&host, "pilothouse_plugin_loaded", &[]).await, 0.0);
+    assert_eq!(count(&host, "pilothouse_plugin_loaded", &[]).await, 0);
 }
 
 async fn deliver(world: &World, plugin: PathBuf) {

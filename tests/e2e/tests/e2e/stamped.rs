@@ -94,19 +94,28 @@ async fn served(host: &Host) -> anyhow::Result<Vec<(String, String)>> {
     Ok(plugins.iter().map(|plugin| (text(plugin, "name"), text(plugin, "version"))).collect())
 }
 
-/// The sum of one of the host's metrics, now.
-pub(crate) async fn metric(host: &Host, name: &str, labels: &[(&str, &str)]) -> f64 {
-    host.metrics().await.unwrap().sum(name, labels)
+/// One of the host's counters now, summed over its series with these labels.
+pub(crate) async fn count(host: &Host, name: &str, labels: &[(&str, &str)]) -> u64 {
+    whole(host.metrics().await.unwrap().sum(name, labels))
 }
 
-/// Waits until one of the host's metrics is at least this.
-pub(crate) async fn counts(host: &Host, name: &str, labels: &[(&str, &str)], at_least: f64) {
+/// Waits until one of the host's counters is at least this.
+pub(crate) async fn counts(host: &Host, name: &str, labels: &[(&str, &str)], at_least: u64) {
     eventually(DEADLINE, &format!("{name} {labels:?} to be {at_least}"), || async {
-        let value = host.metrics().await?.sum(name, labels);
+        let value = whole(host.metrics().await?.sum(name, labels));
         anyhow::ensure!(value >= at_least, "it is {value}");
         Ok(())
     })
     .await;
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counters of tests are small and whole"
+)]
+fn whole(value: f64) -> u64 {
+    value as u64
 }
 
 /// Waits until a line of the host's log has all of these words.

@@ -38,9 +38,11 @@ impl Identity {
     fn manifest(&self) -> Value {
         let singular = self.kind.to_lowercase();
         let plural = format!("{singular}s");
-        let mut children = vec![json!({ "resource": { "version": "v1", "kind": "ConfigMap", "plural": "configmaps" } })];
+        let mut children =
+            vec![json!({ "resource": { "version": "v1", "kind": "ConfigMap", "plural": "configmaps" } })];
         if self.wide {
-            children.push(json!({ "resource": { "version": "v1", "kind": "Service", "plural": "services" } }));
+            children
+                .push(json!({ "resource": { "version": "v1", "kind": "Service", "plural": "services" } }));
         }
         json!({
             "name": self.name,
