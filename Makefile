@@ -66,7 +66,7 @@ image: ## The host's image, from one static binary and nothing else
 .PHONY: check
 check: wasm-target $(CARGO_DENY) ## Format, lints, docs, licences
 	cargo fmt --all --check
-	cargo clippy --release --locked --workspace --all-targets -- --deny warnings
+	cargo clippy --release --locked --workspace --all-targets --all-features -- --deny warnings
 	cargo clippy --profile guest --locked --target $(WASM) $(addprefix --package ,$(PLUGINS)) -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --release --locked --workspace --no-deps --document-private-items
 	$(CARGO_DENY) --locked check bans licenses sources

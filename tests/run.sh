@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Runs the tests and ends with one line that counts them.
+# Runs the tests and ends with one line that counts them. Usage: tests/run.sh [--faults]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-arguments=(test --release --locked --no-fail-fast)
-if [[ ${1:-} == --faults ]]; then
-  arguments+=(--package pilothouse-e2e --features faults --test faults)
-else
-  arguments+=(--workspace)
-fi
 status=0
-cargo "${arguments[@]}" 2>&1 | tee "$log" || status=$?
+run() { cargo test --release --locked --no-fail-fast "$@" 2>&1 | tee -a "$log" || status=$?; }
+
+if [[ ${1:-} == --faults ]]; then
+  run --package pilothouse-e2e --features faults --test faults
+else
+  run --workspace --exclude pilothouse-e2e
+  # These wait for the API server most of their time: more at once than there are processors. The whole workspace is
+  # named so that dependencies keep the features that they were compiled with.
+  RUST_TEST_THREADS=${RUST_TEST_THREADS:-8} run --workspace --test e2e
+fi
 
 # "test result: ok. 7 passed; 0 failed; …", one for each test binary.
 read -r passed failed < <(awk '/^test result:/ { passed += $4; failed += $6 } END { print passed + 0, failed + 0 }' "$log")

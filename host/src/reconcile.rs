@@ -233,7 +233,18 @@ impl Pass {
         let controller = self.manifest_controller();
         let Some(finalizer) = &controller.finalizer else { return };
         match finalizer::remove(self.applier.writer(), &controller.primary, primary, finalizer).await {
-            Ok(_) => ended.ending = Ending::Gone,
+            Ok(answer) => {
+                // At once, so that no pass that begins before the event sees an object that is to be released again.
+                if let Some(object) = answer {
+                    ended.written.push(object.meta().resource_version);
+                    if object.meta().finalizers.is_empty() {
+                        self.view.removed_primary(&object);
+                    } else {
+                        self.view.written_primary(&object);
+                    }
+                }
+                ended.ending = Ending::Gone;
+            }
             Err(error) => self.conclude(primary, None, write_failed(&error), ended).await,
         }
     }

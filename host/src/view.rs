@@ -203,6 +203,13 @@ impl View {
         store_response(&self.primaries, object);
     }
 
+    /// A primary went with its last finalizer.
+    pub(crate) fn removed_primary(&self, object: &Object) {
+        for watch in &self.primaries {
+            watch.store().remove_response(&object.key(), &object.meta().uid);
+        }
+    }
+
     fn related_resource(&self, kind: &Kind) -> Option<&Resource> {
         self.controller.related.iter().map(|rule| &rule.resource).find(|resource| resource.kind() == *kind)
     }

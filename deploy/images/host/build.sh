@@ -8,13 +8,17 @@ target=$(realpath "$1")
 archive=${2:-$target/image/pilothouse.tar}
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
-# Of all crates only the last is compiled again: linking alone knows whether the C library is static. What Cargo
-# calls the build directory is shared, so that the dependencies are; the result goes to a place of its own, so that
-# TARGET/release/pilothouse stays what it is. Names of functions are left out: 11 MiB of 41.
+# Linking alone knows whether the C library is static. So the dependencies of `make build` are taken as they are (what
+# Cargo calls the build directory is shared, and the same packages are named, for the same features of dependencies),
+# only our own crates are compiled again, and the result goes to a place of its own: TARGET/release stays what it is.
 mkdir -p "$target/image/context"
+# Set where a test that cargo runs calls this; the build script of `ring` looks at them, and it and all above it would be
+# compiled anew.
+unset "${!CARGO_PKG_@}" "${!CARGO_MANIFEST_@}"
 CARGO_TARGET_DIR=$target/image/cargo CARGO_BUILD_BUILD_DIR=$target \
-  cargo rustc --release --locked --package pilothouse --bin pilothouse -- \
-  -C target-feature=+crt-static -C strip=symbols
+  RUSTC_WORKSPACE_WRAPPER=$PWD/deploy/images/host/static-rustc.sh \
+  cargo build --release --locked --bins \
+  --package pilothouse --package pilothouse-harness --package pilothouse-componentize
 ln -f "$target/image/cargo/release/pilothouse" "$target/image/context/pilothouse"
 if readelf --program-headers "$target/image/context/pilothouse" | grep -q INTERP; then
   echo "$target/image/context/pilothouse is not static: it asks for an interpreter" >&2

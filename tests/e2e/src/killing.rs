@@ -1,4 +1,5 @@
-//! The host killed at random instants while it works: nothing is lost, and nothing is made twice.
+//! The host killed, or cut off from its API server, at random instants while it works: nothing is lost, and nothing is
+//! made twice.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,7 +23,7 @@ use tokio::{
 
 use crate::{DEADLINE, Kind, POD_DISRUPTION_BUDGET, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET, World};
 
-/// Latest instant of a kill after a start. A host is ready within 200 ms and done with a batch of clusters within
+/// Latest instant of a fault after the start of its round. A host is ready within 200 ms and done with a batch of clusters within
 /// 500 ms, so that kills fall into everything that it does.
 const LIFE_MAX_MS: u64 = 700;
 /// The shortest that `--resync` takes.
@@ -45,11 +46,11 @@ pub async fn killed_while_creating(world: &World, kills: usize, clusters: usize)
     let seen = SecretsSeen::watch(world);
     let options = HostOptions { resync: Some(RESYNC), ..world.options() };
     let host = Host::start(options).await.unwrap();
-    let names: Vec<String> = (0..clusters).map(|at| format!("pg-{at}")).collect();
+    let names = names(clusters);
     let (mut lives, mut amid_work) = (Vec::new(), 0);
     for round in 0..kills {
-        let batch = &names[round * clusters / kills..(round + 1) * clusters / kills];
-        let life = Duration::from_millis(RandomState::new().hash_one(round) % LIFE_MAX_MS);
+        let batch = batch(&names, round, kills);
+        let life = random_instant();
         lives.push(life);
         let end = Instant::now() + life;
         let create = join_all(batch.iter().map(|name| world.cluster(name, 1)));
@@ -66,7 +67,53 @@ pub async fn killed_while_creating(world: &World, kills: usize, clusters: usize)
     eprintln!("killed after {lives:?}, {amid_work} times amid work");
     host.restart().await.unwrap();
 
-    for name in &names {
+    are_complete(world, &names, &seen).await;
+    is_at_rest(world, &host, clusters).await;
+    amid_work
+}
+
+/// Ends the API server this many times while so many PostgresClusters are created, and starts it again each time; the
+/// host goes on by itself. It comes to the same as in [`killed_while_creating`].
+///
+/// # Panics
+/// If it does not.
+pub async fn cut_off_while_creating(world: &World, outages: usize, clusters: usize) {
+    let seen = SecretsSeen::watch(world);
+    let host = Host::start(HostOptions { resync: Some(RESYNC), ..world.options() }).await.unwrap();
+    let process = host.process();
+    let names = names(clusters);
+    let mut instants = Vec::new();
+    for round in 0..outages {
+        let instant = random_instant();
+        instants.push(instant);
+        let end = Instant::now() + instant;
+        join_all(batch(&names, round, outages).iter().map(|name| world.cluster(name, 1))).await;
+        sleep_until(end).await;
+        world.plane.stop_api_server().unwrap();
+        world.plane.start_api_server().await.unwrap();
+    }
+    eprintln!("cut off after {instants:?}");
+    are_complete(world, &names, &seen).await;
+    assert_eq!(host.process(), process, "the host was restarted");
+    is_at_rest(world, &host, clusters).await;
+}
+
+fn names(clusters: usize) -> Vec<String> {
+    (0..clusters).map(|at| format!("pg-{at}")).collect()
+}
+
+/// The clusters of one round.
+fn batch(names: &[String], round: usize, rounds: usize) -> &[String] {
+    &names[round * names.len() / rounds..(round + 1) * names.len() / rounds]
+}
+
+fn random_instant() -> Duration {
+    Duration::from_millis(RandomState::new().hash_one(0) % LIFE_MAX_MS)
+}
+
+/// All clusters become ready, with exactly their children and the Secrets that they had from the beginning.
+async fn are_complete(world: &World, names: &[String], seen: &SecretsSeen) {
+    for name in names {
         world.ready(POSTGRES_CLUSTER, name).await;
     }
     for (kind, endings) in CHILDREN {
@@ -84,8 +131,6 @@ pub async fn killed_while_creating(world: &World, kills: usize, clusters: usize)
         assert_eq!(there.len(), expected.len(), "{}", kind.1);
     }
     seen.assert_unchanged(&names.iter().map(|name| format!("{name}-app")).collect());
-    is_at_rest(world, &host, clusters).await;
-    amid_work
 }
 
 /// Two passes over every cluster, one of them at a resync, without a write.

@@ -34,7 +34,13 @@ pub fn binary(name: &str) -> PathBuf {
 /// else makes Cargo build its binary for them.
 pub(crate) fn build(package: &str) -> Result<()> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    // Cargo sets these for the tests that it runs. Build scripts look at them, and would have dependencies compiled anew.
+    let of_test = |name: &String| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in env::vars().filter(|(name, _)| of_test(name)) {
+        command.env_remove(name);
+    }
+    let status = command
         .args(["build", "--release", "--package", package, "--bins"])
         .current_dir(root())
         .env("CARGO_TARGET_DIR", target_directory())

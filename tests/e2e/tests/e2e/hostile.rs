@@ -154,11 +154,10 @@ async fn a_neighbour_goes_on_beside_ten_endless_loops() {
 }
 
 /// Memory that guests took, and results that were refused, are given back. The allocator keeps some of it for the next
-/// time, so the second time must take no more than the first.
+/// time: less than if a single one in a hundred misdeeds left its memory behind, or each of them half a MiB.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hosts_memory_returns() {
-    const KEPT_MAX: u64 = 64 << 20;
-    const GROWTH_MAX: u64 = 48 << 20;
+    const KEPT_MAX: u64 = 96 << 20;
     const GREEDY: [&str; 3] = ["allocate", "much-output", "many-actions"];
     let (world, mounted) = neighbours("memory", "backoff: {baseMs: 1, capMs: 10}").await;
     let host = start(&world, &mounted).await;
@@ -172,7 +171,7 @@ async fn the_hosts_memory_returns() {
     };
     all(Some("child")).await;
     reconciled(&world, HOSTILE, "allocate-0", "Succeeded").await;
-    let mut bound = host.usage().unwrap().rss_bytes + KEPT_MAX;
+    let bound = host.usage().unwrap().rss_bytes + KEPT_MAX;
     for round in 1..=2 {
         all(None).await;
         for fault in ["MemoryLimit", "OutputLimit"] {
@@ -194,7 +193,6 @@ async fn the_hosts_memory_returns() {
             usage.rss_bytes >> 10,
             usage.rss_peak_bytes >> 10
         );
-        bound = usage.rss_bytes + GROWTH_MAX;
     }
 }
 

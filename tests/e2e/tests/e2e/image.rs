@@ -40,13 +40,14 @@ impl Image<'_> {
 }
 
 /// The program of the image as a container runtime would start it: nothing else in sight, no other user, no other
-/// environment. It ends with the handle.
+/// environment. It ends with the handle: a shell is the first process of its namespace, whose end is the end of all,
+/// since the program itself gives up with its rights what would end it with its parent.
 fn start(root: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command
         .args(["--mount", "--pid", "--fork", "--kill-child"])
         .arg(format!("--mount-proc={}", root.join("proc").display()))
-        .arg("chroot")
+        .args(["sh", "-c", "\"$@\"; exit $?", "sh", "chroot"])
         .arg(format!("--userspec={USER}:{USER}"))
         .arg(root)
         .arg("/pilothouse")

@@ -113,7 +113,7 @@ async fn run_is_interrupted_run_again_found_and_stopped() {
     for part in ["found the control plane", "found the host", "export KUBECONFIG=", "orders-db-app", "3/3"] {
         assert!(said.contains(part), "{part:?} is not in {said}");
     }
-    let hosts = machine.processes().into_iter().filter(|line| line.contains("pilothouse run")).count();
+    let hosts = machine.processes().into_iter().filter(|line| line.contains(" run --plugins ")).count();
     assert_eq!(hosts, 1);
 
     let said = machine.finished("stop.sh").await;

@@ -1,12 +1,28 @@
-//! The long fault tests, for `make test-faults`: what `tests/e2e/crash.rs` shows in a few rounds, in many.
+//! The long fault tests, for `make test-faults`: what `tests/e2e/crash.rs` and `outage.rs` show in a few rounds, in many.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use pilothouse_e2e::{World, killing::killed_while_creating};
+use pilothouse_e2e::{
+    World,
+    killing::{cut_off_while_creating, killed_while_creating},
+};
+use tokio::sync::Mutex;
+
+/// The control plane is shared, and one test ends its API server.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// Killed at twenty random instants while fifty clusters are being created.
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_clusters_survive_twenty_kills() {
+    let _turn = ONE_AT_A_TIME.lock().await;
     let world = World::deployed("kills").await;
     let amid_work = killed_while_creating(&world, 20, 50).await;
     assert!(amid_work > 0, "no kill fell into the making of a cluster");
+}
+
+/// Without its API server at ten random instants while fifty clusters are being created.
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_clusters_survive_ten_outages() {
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let world = World::deployed("outages").await;
+    cut_off_while_creating(&world, 10, 50).await;
 }
