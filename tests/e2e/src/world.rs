@@ -44,20 +44,8 @@ pub struct World {
 impl World {
     /// The PostgresCluster operator with the account, the rights and the CRD of `deploy/base`.
     pub async fn deployed(prefix: &str) -> Self {
-        static ACCOUNT: OnceCell<PathBuf> = OnceCell::const_new();
         let plane = ControlPlane::shared().await;
-        let deploy = || async {
-            let base = workspace::root().join("deploy/base");
-            kubectl(plane, ["apply".as_ref(), "-k".as_ref(), base.as_os_str()], &[]).await;
-            kubectl(
-                plane,
-                ["wait", "--for=condition=Established", "crd/postgresclusters.db.example.com"],
-                &[],
-            )
-            .await;
-            plane.kubeconfig_for_service_account(DEPLOYED.0, DEPLOYED.1).await.unwrap()
-        };
-        let kubeconfig = ACCOUNT.get_or_init(deploy).await.clone();
+        let kubeconfig = deploy(plane).await;
         let namespace = plane.namespace(prefix).await.unwrap();
         Self::with_account(namespace, DEPLOYED, kubeconfig, &[plugin("postgres-cluster")]).await
     }
@@ -72,7 +60,16 @@ impl World {
         kubectl(plane, ["-n", &namespace, "create", "serviceaccount", &namespace], &[]).await;
 
         let plugin_paths = || plugins.iter().map(|path| path.as_os_str());
-        let crds = run(&pilothouse(), std::iter::once(OsStr::new("crds")).chain(plugin_paths())).await;
+        // That of the PostgresCluster belongs to `deploy/base` and is applied in one way only.
+        let (deployed, others): (Vec<_>, Vec<_>) =
+            plugin_paths().partition(|path| Path::new(path).ends_with("postgres-cluster.wasm"));
+        if !deployed.is_empty() {
+            deploy(plane).await;
+        }
+        let crds = match others.as_slice() {
+            [] => String::new(),
+            some => run(&pilothouse(), ["crds".as_ref()].iter().chain(some)).await,
+        };
         if !crds.trim().is_empty() {
             kubectl(plane, ["apply", "--server-side", "-f", "-"], crds.as_bytes()).await;
             kubectl(plane, ["wait", "--for=condition=Established", "-f", "-"], crds.as_bytes()).await;
@@ -212,6 +209,19 @@ impl World {
         };
         eventually(DEADLINE, &format!("{} {name} to be ready", kind.1), look).await
     }
+}
+
+/// Applies `deploy/base`, once, and returns the credentials of its account.
+async fn deploy(plane: &ControlPlane) -> PathBuf {
+    static ACCOUNT: OnceCell<PathBuf> = OnceCell::const_new();
+    let deploy = || async {
+        let base = workspace::root().join("deploy/base");
+        kubectl(plane, ["apply".as_ref(), "-k".as_ref(), base.as_os_str()], &[]).await;
+        let crd = "crd/postgresclusters.db.example.com";
+        kubectl(plane, ["wait", "--for=condition=Established", crd], &[]).await;
+        plane.kubeconfig_for_service_account(DEPLOYED.0, DEPLOYED.1).await.unwrap()
+    };
+    ACCOUNT.get_or_init(deploy).await.clone()
 }
 
 /// A condition of an object; null if it has none of this type.

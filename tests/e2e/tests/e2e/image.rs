@@ -140,10 +140,12 @@ async fn the_image_is_one_static_binary_that_serves_as_the_pod_would() {
     ];
     let log = scratch.path().join("log");
     let mut command = start(&root, &environment, &arguments);
-    let _host: Child = command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let mut host: Child =
+        command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let _log = LogOnFailure(&log);
     world.cluster("orders-db", 1).await;
     world.ready(POSTGRES_CLUSTER, "orders-db").await;
+    host.kill().await.unwrap();
 }
 
 /// Shows the program's log if the test fails.

@@ -103,6 +103,15 @@ impl Machine {
     }
 }
 
+impl Drop for Machine {
+    /// A test that failed half-way has not stopped what it started.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.script("stop.sh").into_std().output();
+        }
+    }
+}
+
 #[tokio::test]
 async fn run_is_interrupted_run_again_found_and_stopped() {
     let machine = Machine::new();
