@@ -69,7 +69,9 @@ pub(crate) fn run(config: RunConfig) -> Result<(), RunError> {
 fn limit_arenas() {
     const ARENAS: &str = "MALLOC_ARENA_MAX";
     if std::env::var_os(ARENAS).is_none() {
-        let error = Command::new(PROGRAM).args(std::env::args_os().skip(1)).env(ARENAS, "2").exec();
+        let mut arguments = std::env::args_os();
+        let name = arguments.next().unwrap_or_else(|| "pilothouse".into());
+        let error = Command::new(PROGRAM).arg0(name).args(arguments).env(ARENAS, "2").exec();
         eprintln!("{PROGRAM} cannot be started anew: {error}");
     }
 }

@@ -148,16 +148,15 @@ async fn a_neighbour_goes_on_beside_ten_endless_loops() {
     let (p50, p99) = (delays[EDITS / 2], delays[EDITS * 99 / 100]);
     println!("from edit to child beside ten endless loops: p50 {p50:?}, p99 {p99:?}");
     assert!(p99 < Duration::from_secs(10), "p50 {p50:?}, p99 {p99:?}");
-    // They did loop all the while.
-    let stopped = count(&host, "pilothouse_plugin_faults_total", &[("reason", "CpuLimit")]).await;
-    assert!(stopped > 10, "{stopped}");
+    // They go on looping: the edits may have been quicker than the limit.
+    counts(&host, "pilothouse_plugin_faults_total", &[("reason", "CpuLimit")], 11).await;
 }
 
 /// Memory that guests took, and results that were refused, are given back. The allocator keeps some of it for the next
 /// time: less than if a single one in a hundred misdeeds left its memory behind, or each of them half a MiB.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hosts_memory_returns() {
-    const KEPT_MAX: u64 = 96 << 20;
+    const KEPT_MAX: u64 = 64 << 20;
     const GREEDY: [&str; 3] = ["allocate", "much-output", "many-actions"];
     let (world, mounted) = neighbours("memory", "backoff: {baseMs: 1, capMs: 10}").await;
     let host = start(&world, &mounted).await;
