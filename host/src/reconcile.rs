@@ -2,8 +2,9 @@
 //! never at what woke it, so a pass that is cut short anywhere is finished by the next.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use pilothouse_cluster::apply::{Applier, ApplyContext, Report, WriteResult};
 use pilothouse_cluster::event::Recorder;
 use pilothouse_cluster::finalizer;
@@ -19,7 +20,7 @@ use pilothouse_sandbox::{CallError, Level, LogLine, Sandbox};
 
 use crate::metrics::ControllerMetrics;
 use crate::plugins::LivePlugin;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{self, Snapshot};
 use crate::view::View;
 
 /// Longest message in the condition, bytes: what is longer is read in the log.
@@ -129,7 +130,7 @@ impl Pass {
             return ended;
         }
 
-        let now = now();
+        let now = snapshot::time(Timestamp::now());
         let snapshot = self.view.snapshot(primary);
         match self.decide(snapshot, deleting, &now, last).await {
             Ok((snapshot, plan)) => self.carry_out(&snapshot, plan, &mut ended).await,
@@ -295,7 +296,7 @@ impl Pass {
         host: Option<&Reconciled>,
         ended: &mut Ended,
     ) -> Result<(), WriteError> {
-        let now = now();
+        let now = snapshot::time(Timestamp::now());
         let status = Status { wanted, host, generation: primary.meta().generation, now: &now };
         let written = self.statuses.write(&self.manifest_controller().primary, primary, &status).await?;
         if let Some(object) = written {
@@ -433,12 +434,6 @@ fn log_lines(lines: &[LogLine], dropped: u32) {
     if dropped > 0 {
         tracing::warn!("{dropped} log lines over the limit are not shown");
     }
-}
-
-/// The wall clock as RFC 3339 with whole seconds, the precision of Kubernetes' `metav1.Time`.
-pub(crate) fn now() -> String {
-    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    jiff::Timestamp::from_second(i64::try_from(seconds).unwrap_or(0)).unwrap_or_default().to_string()
 }
 
 /// Fresh randomness for one pass.

@@ -118,10 +118,7 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
 
     let writer = Writer::new(cluster.writer().clone(), MANAGER, Arc::new(AlwaysOpen));
     let (events, event_task) = event::recorder(&writer, &instance());
-    parts.spawn("events", async {
-        event_task.run().await;
-        Ok(())
-    });
+    parts.spawn_endless("events", event_task.run());
     let shared = Arc::new(Shared {
         watches: Watches::new(cluster.clone()),
         scheduler: Scheduler::new(PASSES_MAX),
@@ -136,27 +133,21 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
         apply_crds: config.apply_crds,
     });
     let (found, finds) = mpsc::channel(FOUND_MAX);
-    parts.spawn("loader", async {
-        loader.run(finds).await;
-        Ok(())
-    });
+    parts.spawn_endless("loader", loader.run(finds));
     if !config.plugin_directories.is_empty() {
         let gate = shared.health.gate("plugin directories".to_owned(), "the first scan is on its way");
         let followed = sources::follow_directories(config.plugin_directories, found.clone(), gate);
-        parts.spawn("plugin directories", async {
-            followed.await;
-            Ok(())
-        });
+        parts.spawn_endless("plugin directories", followed);
     }
     let config_maps =
         config.plugin_config_maps.map(|namespace| sources::ConfigMaps::watch(&shared, &namespace));
-    parts.spawn("load failures", sources::tell_failures(shared.events.clone(), config_maps.clone(), failed));
+    parts.spawn_endless(
+        "load failures",
+        sources::tell_failures(shared.events.clone(), config_maps.clone(), failed),
+    );
     if let Some(config_maps) = config_maps {
         let gate = shared.health.gate("plugin ConfigMaps".to_owned(), "the first list is on its way");
-        parts.spawn("plugin ConfigMaps", async {
-            config_maps.follow(found, gate).await;
-            Ok(())
-        });
+        parts.spawn_endless("plugin ConfigMaps", config_maps.follow(found, gate));
     }
 
     let mut supervisor = tokio::spawn(supervisor::supervise(shared, live, stop.clone()));
@@ -165,17 +156,12 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
         biased;
         () = stop.cancelled() => Ok(()),
         failed = parts.first_end() => Err(RunError::Failed(failed)),
-        _ = &mut supervisor => Err(RunError::Failed(anyhow!("the supervisor ended by itself, which is a bug"))),
+        _ = &mut supervisor => {
+            return Err(RunError::Failed(anyhow!("the supervisor ended by itself, which is a bug")));
+        }
     };
     stop.cancel();
-    if tokio::time::timeout(SHUTDOWN_DEADLINE, async {
-        if !supervisor.is_finished() {
-            let _ = (&mut supervisor).await;
-        }
-    })
-    .await
-    .is_err()
-    {
+    if tokio::time::timeout(SHUTDOWN_DEADLINE, &mut supervisor).await.is_err() {
         tracing::warn!("passes did not end within {} s and are cut short", SHUTDOWN_DEADLINE.as_secs());
         supervisor.abort();
     }
@@ -193,6 +179,14 @@ impl Parts {
 
     fn spawn(&mut self, name: &'static str, part: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
         self.0.spawn(async move { (name, part.await) });
+    }
+
+    /// A part that cannot fail.
+    fn spawn_endless(&mut self, name: &'static str, part: impl Future<Output = ()> + Send + 'static) {
+        self.spawn(name, async {
+            part.await;
+            Ok(())
+        });
     }
 
     /// Why the first of them ended.

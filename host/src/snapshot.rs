@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use pilothouse_model::action::{Answer, Rejected, Request};
 use pilothouse_model::object::Object;
 
@@ -77,6 +78,11 @@ impl Snapshot {
     pub(crate) fn related_objects(&self) -> Vec<Arc<Object>> {
         self.related.iter().flat_map(|found| found.objects.iter().cloned()).collect()
     }
+}
+
+/// RFC 3339 with whole seconds, the precision of Kubernetes' `metav1.Time`.
+pub(crate) fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn guest(object: &Arc<Object>) -> String {

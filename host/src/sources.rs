@@ -179,7 +179,7 @@ pub(crate) async fn tell_failures(
     events: Recorder,
     config_maps: Option<ConfigMaps>,
     mut failures: mpsc::Receiver<LoadFailure>,
-) -> anyhow::Result<()> {
+) {
     while let Some(failure) = failures.recv().await {
         let Origin::ConfigMap { namespace, name, .. } = &failure.origin else { continue };
         let Some(object) = config_maps.as_ref().and_then(|maps| maps.object(namespace, name)) else {
@@ -188,5 +188,4 @@ pub(crate) async fn tell_failures(
         let (severity, reason) = (Severity::Warning, "PluginNotLoaded".to_owned());
         events.record(&object, &Event { severity, reason, message: failure.message });
     }
-    Ok(())
 }

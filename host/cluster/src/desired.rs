@@ -1,9 +1,10 @@
-//! Makes a configuration fit for server-side apply, and applies patches the way that the API server will.
+//! Makes a configuration fit for server-side apply, and tells what an object from the store shows of a patch.
 
 use std::borrow::Cow;
 
 use k8s_openapi::ByteString;
-use serde_json::{Map, Value, json};
+use pilothouse_model::merge_patch::without_nulls;
+use serde_json::{Value, json};
 
 /// The configuration in the form in which it is applied and compared.
 ///
@@ -46,21 +47,6 @@ pub(crate) fn with_uid(object: &Value, uid: &str) -> Value {
     object
 }
 
-/// What a JSON merge patch (RFC 7386) makes of an object.
-pub(crate) fn merge(live: &Value, patch: &Value) -> Value {
-    let Some(fields) = patch.as_object() else { return patch.clone() };
-    let mut merged = live.as_object().cloned().unwrap_or_default();
-    for (name, value) in fields {
-        if value.is_null() {
-            merged.remove(name);
-        } else {
-            let new = merge(merged.get(name).unwrap_or(&Value::Null), value);
-            merged.insert(name.clone(), new);
-        }
-    }
-    Value::Object(merged)
-}
-
 /// Whether an object from the store can tell what a patch would change: of some kinds only metadata is watched.
 pub(crate) fn shows_all_of(live: &Value, patch: &Value) -> bool {
     let fields =
@@ -74,19 +60,6 @@ fn has_null(value: &Value) -> bool {
         Value::Object(fields) => fields.values().any(|value| value.is_null() || has_null(value)),
         Value::Array(items) => items.iter().any(has_null),
         _ => false,
-    }
-}
-
-fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => fields
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (name.clone(), without_nulls(value)))
-            .collect::<Map<_, _>>()
-            .into(),
-        Value::Array(items) => items.iter().map(without_nulls).collect(),
-        other => other.clone(),
     }
 }
 
@@ -115,16 +88,6 @@ mod tests {
     fn nulls_go_at_any_depth_but_items_of_lists_stay() {
         let object = json!({"a": [{"b": null, "c": 1}, null], "d": {"e": null}});
         assert_eq!(*canonical(&object), json!({"a": [{"c": 1}, null], "d": {}}));
-    }
-
-    #[test]
-    fn patches_merge() {
-        let live = json!({"a": {"b": 1, "c": 2}, "d": [1]});
-        assert_eq!(
-            merge(&live, &json!({"a": {"b": null, "e": 3}, "d": [2]})),
-            json!({"a": {"c": 2, "e": 3}, "d": [2]})
-        );
-        assert_eq!(merge(&live, &json!({"a": {"x": null}})), live);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pilothouse_model::kind::Reference;
+use pilothouse_model::merge_patch;
 use pilothouse_model::object::Object;
 use pilothouse_model::plan::{Propagation, Subresource, Write};
 use serde_json::Value;
@@ -66,7 +67,7 @@ impl Run<'_> {
         if write.target.uid.as_deref().is_some_and(|wanted| wanted != uid) {
             return Err(gone());
         }
-        if desired::merge(&live, patch) == live {
+        if merge_patch::apply(&live, patch) == live {
             return Ok(WriteResult::NoOp);
         }
         let response = self.writer().merge_patch(&at, path, &desired::with_uid(patch, uid)).await?;

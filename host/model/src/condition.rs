@@ -4,6 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::merge_patch;
+
 /// Type of the host's own condition.
 pub const RECONCILED: &str = "Reconciled";
 /// Conditions that one status may hold: far more than any operator has.
@@ -147,7 +149,7 @@ pub fn patch(
     if wanted.is_some() || host.is_none_or(|host| host.reason == Reason::Succeeded) {
         target.insert("observedGeneration".to_owned(), json!(generation));
     }
-    merge_patch(&Value::Object(live.clone()), &Value::Object(target))
+    merge_patch::between(&Value::Object(live.clone()), &Value::Object(target))
 }
 
 /// Gives a condition the fields that the host keeps.
@@ -164,68 +166,13 @@ fn settle(condition: &mut Value, live: Option<&Value>, generation: i64, now: &st
     }
 }
 
-/// The JSON merge patch (RFC 7386) from one value to another, or none if they are equal. Nulls in `to` mean absent,
-/// as the API server stores none.
-pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
-    match (from, to) {
-        (Value::Object(from), Value::Object(to)) => {
-            let mut patch = Map::new();
-            for key in from.keys().filter(|key| to.get(*key).is_none_or(Value::is_null)) {
-                patch.insert(key.clone(), Value::Null);
-            }
-            for (key, value) in to.iter().filter(|(_, value)| !value.is_null()) {
-                match from.get(key) {
-                    None => {
-                        patch.insert(key.clone(), without_nulls(value));
-                    }
-                    Some(old) => {
-                        if let Some(change) = merge_patch(old, value) {
-                            patch.insert(key.clone(), change);
-                        }
-                    }
-                }
-            }
-            (!patch.is_empty()).then_some(Value::Object(patch))
-        }
-        _ => Some(without_nulls(to)).filter(|to| from != to),
-    }
-}
-
-fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => Value::Object(
-            fields
-                .iter()
-                .filter(|(_, value)| !value.is_null())
-                .map(|(key, value)| (key.clone(), without_nulls(value)))
-                .collect(),
-        ),
-        Value::Array(items) => items.iter().map(without_nulls).collect(),
-        other => other.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::merge_patch::apply;
 
     fn object(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
-    }
-
-    /// What the API server would store.
-    fn apply(live: &Value, patch: &Value) -> Value {
-        let Some(fields) = patch.as_object() else { return patch.clone() };
-        let mut live = live.as_object().cloned().unwrap_or_default();
-        for (key, value) in fields {
-            if value.is_null() {
-                live.remove(key);
-            } else {
-                let old = live.get(key).cloned().unwrap_or(Value::Null);
-                live.insert(key.clone(), apply(&old, value));
-            }
-        }
-        Value::Object(live)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! - what crosses the border to a plugin: [`action`], [`manifest`], [`settings`]
 //! - what the host knows of the cluster: [`object`], [`kind`], [`names`]
 //! - what it decides: [`plan`] (may this outcome be carried out, and how), [`diff`] (is a write needed, by [`fields`]),
-//!   [`condition`] (which status patch), [`backoff`] (when again), [`limits`]
+//!   [`condition`] (which status patch, by [`merge_patch`]), [`backoff`] (when again), [`limits`]
 
 pub mod action;
 pub mod backoff;
@@ -13,6 +13,7 @@ pub mod fields;
 pub mod kind;
 pub mod limits;
 pub mod manifest;
+pub mod merge_patch;
 pub mod names;
 pub mod object;
 pub mod plan;

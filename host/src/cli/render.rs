@@ -18,6 +18,7 @@ use crate::cli::documents;
 use crate::cli::exit::{Code, Exit, code_of};
 use crate::cli::output::{self, Format};
 use crate::cli::plugin::{self, Plugin};
+use crate::snapshot;
 
 use scene::{Objects, Scene};
 
@@ -85,7 +86,7 @@ pub(crate) fn main(args: &RenderArgs) -> Result<ExitCode, Exit> {
     }
     let sandbox = plugin::sandbox()?;
     let plugin = plugin::load(&sandbox, &args.plugin)?;
-    let now = args.now.unwrap_or_else(Timestamp::now).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let now = snapshot::time(args.now.unwrap_or_else(Timestamp::now));
 
     // All input is read and checked before anything is called.
     let primaries = documents::read(&args.files)?;

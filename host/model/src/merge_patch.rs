@@ -1,0 +1,78 @@
+//! JSON merge patches (RFC 7386): made, applied, and what a null means in them.
+
+use serde_json::{Map, Value};
+
+/// The patch from one value to another, or none if they are equal. Nulls in `to` mean absent,
+/// as the API server stores none.
+pub fn between(from: &Value, to: &Value) -> Option<Value> {
+    match (from, to) {
+        (Value::Object(from), Value::Object(to)) => {
+            let mut patch = Map::new();
+            for key in from.keys().filter(|key| to.get(*key).is_none_or(Value::is_null)) {
+                patch.insert(key.clone(), Value::Null);
+            }
+            for (key, value) in to.iter().filter(|(_, value)| !value.is_null()) {
+                match from.get(key) {
+                    None => {
+                        patch.insert(key.clone(), without_nulls(value));
+                    }
+                    Some(old) => {
+                        if let Some(change) = between(old, value) {
+                            patch.insert(key.clone(), change);
+                        }
+                    }
+                }
+            }
+            (!patch.is_empty()).then_some(Value::Object(patch))
+        }
+        _ => Some(without_nulls(to)).filter(|to| from != to),
+    }
+}
+
+/// What a patch makes of an object: what the API server would store.
+pub fn apply(live: &Value, patch: &Value) -> Value {
+    let Some(fields) = patch.as_object() else { return patch.clone() };
+    let mut merged = live.as_object().cloned().unwrap_or_default();
+    for (name, value) in fields {
+        if value.is_null() {
+            merged.remove(name);
+        } else {
+            let new = apply(merged.get(name).unwrap_or(&Value::Null), value);
+            merged.insert(name.clone(), new);
+        }
+    }
+    Value::Object(merged)
+}
+
+/// The value without the nulls in its objects: they mean "not set" to whoever serialised an optional field. Items of lists
+/// stay, as their places count.
+pub fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(
+            fields
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(key, value)| (key.clone(), without_nulls(value)))
+                .collect(),
+        ),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn patches_merge() {
+        let live = json!({"a": {"b": 1, "c": 2}, "d": [1]});
+        assert_eq!(
+            apply(&live, &json!({"a": {"b": null, "e": 3}, "d": [2]})),
+            json!({"a": {"c": 2, "e": 3}, "d": [2]})
+        );
+        assert_eq!(apply(&live, &json!({"a": {"x": null}})), live);
+    }
+}
