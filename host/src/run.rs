@@ -97,6 +97,13 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
     let (failures, failed) = mpsc::channel(FOUND_MAX);
     let (loader, live) = Loader::new(Arc::clone(&sandbox), metrics.clone(), failures);
 
+    // All gates stand before the first probe is answered: in between the host would look ready.
+    let api_server = health.gate("API server".to_owned(), "not reached yet");
+    let directories = (!config.plugin_directories.is_empty())
+        .then(|| health.gate("plugin directories".to_owned(), "the first scan is on its way"));
+    let config_map_list = (config.plugin_config_maps.is_some())
+        .then(|| health.gate("plugin ConfigMaps".to_owned(), "the first list is on its way"));
+
     // Probes are answered before anything that may have to wait.
     let listener = TcpListener::bind(config.listen)
         .await
@@ -110,9 +117,8 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
     let options = ConnectOptions { kubeconfig: config.kubeconfig.clone(), ..ConnectOptions::default() };
     let cluster = Cluster::open(&options).await.map_err(|error| RunError::BadInput(error.into()))?;
     tracing::info!(server = cluster.url(), "connecting to the API server");
-    let gate = health.gate("API server".to_owned(), "not reached yet");
     tokio::select! {
-        () = cluster.wait() => drop(gate),
+        () = cluster.wait() => drop(api_server),
         () = stop.cancelled() => return Ok(()),
     }
 
@@ -134,8 +140,7 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
     });
     let (found, finds) = mpsc::channel(FOUND_MAX);
     parts.spawn_endless("loader", loader.run(finds));
-    if !config.plugin_directories.is_empty() {
-        let gate = shared.health.gate("plugin directories".to_owned(), "the first scan is on its way");
+    if let Some(gate) = directories {
         let followed = sources::follow_directories(config.plugin_directories, found.clone(), gate);
         parts.spawn_endless("plugin directories", followed);
     }
@@ -145,8 +150,7 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
         "load failures",
         sources::tell_failures(shared.events.clone(), config_maps.clone(), failed),
     );
-    if let Some(config_maps) = config_maps {
-        let gate = shared.health.gate("plugin ConfigMaps".to_owned(), "the first list is on its way");
+    if let (Some(config_maps), Some(gate)) = (config_maps, config_map_list) {
         parts.spawn_endless("plugin ConfigMaps", config_maps.follow(found, gate));
     }
 
