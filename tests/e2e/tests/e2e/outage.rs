@@ -101,6 +101,27 @@ async fn the_host_waits_for_an_api_server_that_comes_late_and_outlives_its_absen
     assert_eq!(host.process(), process, "the host was restarted");
 }
 
+/// A probe may come before the host has looked at anything: what it does not know yet is not ready.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_has_only_just_begun_does_not_look_ready() {
+    const STARTS: usize = 10;
+    let shore = Shore::new().await;
+    shore.plane.stop_api_server().unwrap();
+    for start in 0..STARTS {
+        let host = Host::spawn(&shore.options).unwrap();
+        let begun = Instant::now();
+        // As fast as the host answers, from its first answer on.
+        loop {
+            assert!(begun.elapsed() < DEADLINE, "{}", host.log());
+            let Ok((status, body)) = host.get("/readyz").await else { continue };
+            assert_eq!(status, 503, "start {start}: {body}");
+            if host.log().contains("waiting for the API server") {
+                break;
+            }
+        }
+    }
+}
+
 /// Connections stay open and nothing comes: only the host's own questions find it out.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_falls_silent_is_noticed() {
