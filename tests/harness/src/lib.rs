@@ -31,6 +31,7 @@ mod pod_status;
 mod ports;
 pub mod process;
 mod programs;
+mod proxy;
 mod wait;
 pub mod workspace;
 
@@ -41,4 +42,5 @@ pub use kubelet::{Decide, Kubelet, KubeletOptions};
 pub use metrics::Metrics;
 pub use pod_status::PodState;
 pub use process::{Process, Usage};
+pub use proxy::{Line, Proxy};
 pub use wait::{Verdict, eventually};
