@@ -4,6 +4,7 @@
 mod at_rest;
 mod authors;
 mod bad_input;
+mod behaviours;
 mod crash;
 mod deletion;
 mod deploy;
@@ -18,5 +19,6 @@ mod outage;
 mod refusals;
 mod rights;
 mod scaling;
+mod scripted;
 mod stamped;
 mod support;

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{FlockOperation, flock};
+use serde_json::{Value, json};
 use wit_component::ComponentEncoder;
 
 /// What a guest is built for.
@@ -64,6 +65,37 @@ impl Stamp<'_> {
         let width = if *wide { "wide" } else { "narrow" };
         let uncut = COMPONENT.get_or_init(|| component("stamp", Target::Unknown));
         overwrite(uncut, PLACE, &format!("identity={name} {kind} {version} {width}"))
+    }
+}
+
+/// A plugin that does what the spec of its object says, as the guest's module documentation puts it; kind
+/// `KIND.v1.test.pilothouse.dev`, resource `kinds`.
+#[derive(Debug, Clone)]
+pub struct Scripted<'a> {
+    /// In the manifest.
+    pub name: &'a str,
+    /// CamelCase.
+    pub kind: &'a str,
+    /// In the manifest; the spec may ask for it.
+    pub version: &'a str,
+    /// An object with any of `controller` (fields that replace those of the manifest's only controller), `scope`,
+    /// `statusSubresource` and `crds`.
+    pub manifest: Value,
+}
+
+impl Scripted<'_> {
+    /// The plugin as a component.
+    pub fn component(&self) -> Vec<u8> {
+        static COMPONENT: OnceLock<Vec<u8>> = OnceLock::new();
+        let mut place = b"script=".to_vec();
+        place.resize(4096, b'.');
+        let Self { name, kind, version, manifest } = self;
+        let mut told = json!({ "name": name, "kind": kind, "version": version });
+        for (field, value) in manifest.as_object().into_iter().flatten() {
+            told[field] = value.clone();
+        }
+        let uncut = COMPONENT.get_or_init(|| component("scripted", Target::Unknown));
+        overwrite(uncut, &place, &format!("script={told}"))
     }
 }
 

@@ -1,0 +1,55 @@
+//! Objects that say in their spec what their plugin shall do (the guest `scripted`): what the tests of behaviours stand
+//! on.
+
+use pilothouse_guests::Scripted;
+use pilothouse_harness::{Host, eventually};
+use serde_json::{Value, json};
+
+use crate::{
+    stamped::put,
+    support::{DEADLINE, Kind, World},
+};
+
+/// Its primary kind, unless a test has one of its own. Tests see only the objects of their namespace.
+pub(crate) const SCRIPTED: Kind = Kind("test.pilothouse.dev/v1", "Scripted", "scripteds");
+
+/// Its finalizer, unless a test writes another into the manifest.
+pub(crate) const FINALIZER: &str = "test.pilothouse.dev/scripted";
+
+/// A version of the plugin `scripted` for the kind [`SCRIPTED`].
+pub(crate) fn scripted(version: &str, manifest: &Value) -> Vec<u8> {
+    Scripted { name: "scripted", kind: SCRIPTED.1, version, manifest: manifest.clone() }.component()
+}
+
+/// A ConfigMap with this under `k`.
+pub(crate) fn config_map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": value}})
+}
+
+/// Gives an object its script, new or not.
+pub(crate) async fn perform(world: &World, name: &str, script: Value) {
+    put(world, SCRIPTED, name, script).await;
+}
+
+/// Waits until the last edit of an object came to this reason, and returns the condition's message.
+pub(crate) async fn comes_to(world: &World, name: &str, reason: &str) -> String {
+    let condition = crate::stamped::reconciled(world, SCRIPTED, name, reason).await;
+    condition["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Passes that have ended of a controller, `PLUGIN/KIND`.
+pub(crate) async fn passes(host: &Host, controller: &str) -> anyhow::Result<f64> {
+    Ok(host.metrics().await?.sum("controller_runtime_reconcile_total", &[("controller", controller)]))
+}
+
+/// Waits until a controller with so many keys has looked at each of them so many times more: keys come round robin.
+pub(crate) async fn resyncs(host: &Host, controller: &str, keys: usize, rounds: usize) {
+    let before = passes(host, controller).await.unwrap();
+    let wanted = before + f64::from(u32::try_from(rounds * keys).unwrap());
+    eventually(DEADLINE, &format!("{rounds} resyncs of {controller}"), || async {
+        let now = passes(host, controller).await?;
+        anyhow::ensure!(now >= wanted, "{now} passes of {wanted}");
+        Ok(true)
+    })
+    .await;
+}
