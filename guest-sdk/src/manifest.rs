@@ -145,6 +145,14 @@ impl Child {
         self
     }
 
+    /// Show only these fields beside `apiVersion`, `kind` and `metadata`, for example `.status.phase` or
+    /// `.status.conditions[*].type`. The host's memory then holds no more of each object.
+    #[must_use]
+    pub fn fields(mut self, paths: &[&str]) -> Self {
+        self.projection = Projection::Fields(paths.iter().map(|path| (*path).to_owned()).collect());
+        self
+    }
+
     /// Never touch an object of this kind again once it exists.
     #[must_use]
     pub fn create_only(mut self) -> Self {
@@ -162,7 +170,7 @@ impl Child {
     fn to_json(&self) -> Value {
         json!({
             "resource": self.resource.to_json(),
-            "projection": self.projection.as_str(),
+            "projection": self.projection.to_json(),
             "createOnly": self.create_only,
             "forceConflicts": self.force_conflicts,
         })
@@ -170,17 +178,19 @@ impl Child {
 }
 
 /// How much of each object the host watches and shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Projection {
     Full,
     Metadata,
+    Fields(Vec<String>),
 }
 
 impl Projection {
-    fn as_str(self) -> &'static str {
+    fn to_json(&self) -> Value {
         match self {
-            Self::Full => "full",
-            Self::Metadata => "metadata",
+            Self::Full => "full".into(),
+            Self::Metadata => "metadata".into(),
+            Self::Fields(paths) => json!({"fields": paths}),
         }
     }
 }
@@ -214,11 +224,19 @@ impl Related {
         self
     }
 
+    /// Show only these fields beside `apiVersion`, `kind` and `metadata`, for example `.status.phase` or
+    /// `.status.conditions[*].type`. The host's memory then holds no more of each object.
+    #[must_use]
+    pub fn fields(mut self, paths: &[&str]) -> Self {
+        self.projection = Projection::Fields(paths.iter().map(|path| (*path).to_owned()).collect());
+        self
+    }
+
     fn to_json(&self) -> Value {
         let mut rule = json!({
             "name": self.name,
             "resource": self.resource.to_json(),
-            "projection": self.projection.as_str(),
+            "projection": self.projection.to_json(),
         });
         if let Some(selector) = &self.selector {
             rule["selector"] = selector.as_str().into();

@@ -42,7 +42,10 @@ mod plugin {
                 .owns(DEPLOYMENT)
                 .owns(Child::from(SECRET).metadata_only().create_only().yield_conflicts())
                 .reads(Related::matching("pods", POD, "web=$(name)").metadata_only())
-                .reads(Related::on_request("nodes", NODE))
+                .reads(
+                    Related::on_request("nodes", NODE)
+                        .fields(&[".spec.unschedulable", ".status.conditions[*].type"]),
+                )
                 .changes(Target::patch_and_delete(POD))
                 .finalizer("example.com/cleanup")
                 .resync(Duration::from_mins(1))
@@ -96,6 +99,8 @@ fn the_host_reads_what_the_sdk_describes() {
     assert!(secret.create_only && !secret.force_conflicts && secret.projection == Projection::Metadata);
     assert_eq!(web.related[0].selector.as_deref(), Some("web=$(name)"));
     assert_eq!((web.related[1].selector.as_deref(), web.related[1].resource.scope), (None, Scope::Cluster));
+    let fields = json!({"fields": [".spec.unschedulable", ".status.conditions[*].type"]});
+    assert_eq!(serde_json::to_value(&web.related[1].projection).unwrap(), fields);
     assert_eq!(
         web.targets[0].verbs.iter().copied().collect::<Vec<_>>(),
         [TargetVerb::Patch, TargetVerb::Delete]
@@ -116,7 +121,7 @@ fn the_schema_accepts_what_the_sdk_describes() {
 #[test]
 fn the_schema_and_the_host_refuse_the_same() {
     let validator = validator();
-    let wrong: [(&str, Value); 17] = [
+    let wrong: [(&str, Value); 21] = [
         ("/name", json!("Web")),
         ("/name", json!("a".repeat(54))),
         ("/version", json!("")),
@@ -127,6 +132,10 @@ fn the_schema_and_the_host_refuse_the_same() {
         ("/controllers/0/primary/group", json!("Example.com")),
         ("/controllers/0/primary/scope", json!("Galaxy")),
         ("/controllers/0/children/0/projection", json!("some")),
+        ("/controllers/0/children/0/projection", json!({"fields": []})),
+        ("/controllers/0/children/0/projection", json!({"fields": ["status"]})),
+        ("/controllers/0/children/0/projection", json!({"fields": [".status\\"]})),
+        ("/controllers/0/children/0/projection", json!({"fields": [".status"], "else": 1})),
         ("/controllers/0/children/0/createOnly", json!("yes")),
         ("/controllers/0/children/0/forceConflict", json!(true)),
         ("/controllers/0/related/0/name", json!("")),

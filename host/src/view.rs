@@ -176,15 +176,19 @@ impl View {
 
     /// Answers a question of the plugin from the API server.
     pub(crate) async fn look_up(&self, asked: &LookUp) -> Result<Found, ReadError> {
-        let Some(resource) = self.related_resource(&asked.kind) else {
+        let Some(Related { resource, projection, .. }) = self.looked_up(&asked.kind) else {
             return Err(ReadError::Missing(format!("{} is not among the related kinds", asked.kind)));
         };
         let (objects, complete) = if let Some(name) = &asked.name {
             let key =
                 Key { namespace: asked.namespace.as_deref().map(Arc::from), name: name.as_str().into() };
-            (self.cluster.get(resource, &key).await?.into_iter().collect(), true)
+            let mut found = self.cluster.get(resource, &key).await?;
+            if let Some(object) = &mut found {
+                object.project(projection);
+            }
+            (found.into_iter().collect(), true)
         } else {
-            let mut query = Query::new(resource.clone());
+            let mut query = Query::new(resource.clone()).projected(projection.clone());
             if let Some(namespace) = &asked.namespace {
                 query = query.in_namespace(namespace);
             }
@@ -210,8 +214,10 @@ impl View {
         }
     }
 
-    fn related_resource(&self, kind: &Kind) -> Option<&Resource> {
-        self.controller.related.iter().map(|rule| &rule.resource).find(|resource| resource.kind() == *kind)
+    /// The rule for look-ups of a kind: one that has no selector is for nothing else.
+    fn looked_up(&self, kind: &Kind) -> Option<&Related> {
+        let mut rules = self.controller.related.iter().filter(|rule| rule.resource.kind() == *kind);
+        rules.clone().find(|rule| rule.selector.is_none()).or_else(|| rules.next())
     }
 
     fn watches_of(&self, kind: &Kind) -> &[Subscription] {
@@ -254,7 +260,7 @@ fn store_response(watches: &[Subscription], object: &Object) {
 /// A selector that is the same for every primary is the API server's to match, so that what it leaves out never enters
 /// the cache.
 fn related_query(rule: &Related) -> Query {
-    let query = Query::new(rule.resource.clone()).projected(rule.projection);
+    let query = Query::new(rule.resource.clone()).projected(rule.projection.clone());
     match &rule.selector {
         Some(selector) if !selector.contains("$(") => query.labelled(selector),
         _ => query,
@@ -264,7 +270,7 @@ fn related_query(rule: &Related) -> Query {
 /// Only what carries the plugin's label: foreign objects never enter the cache.
 fn child_query(child: &Child, plugin: &PluginName) -> Query {
     Query::new(child.resource.clone())
-        .projected(child.projection)
+        .projected(child.projection.clone())
         .labelled(&format!("{MANAGED_LABEL}={plugin}"))
         .managed_by(&plugin.field_manager())
 }

@@ -57,6 +57,7 @@ impl Cluster {
                 let kind = Arc::new(query.resource().kind());
                 for object in &mut objects {
                     object.stamp(&kind);
+                    object.project(query.projection());
                 }
                 return Ok(Listed { objects, complete });
             }

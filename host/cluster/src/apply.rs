@@ -274,8 +274,8 @@ impl Run<'_> {
         let mut live = live;
         let memory = self.applier.recall(&live);
         let mut need = diff::need(wanted.object, wanted.print, &live, memory.as_ref());
-        if need == Need::Ask && shows_metadata_only(&live) {
-            // The watch shows metadata only: look at the whole object before asking what would become of it.
+        if need == Need::Ask && live.is_partial() {
+            // The watch does not show all of it: look at the whole object before asking what would become of it.
             live = self.look_again(&wanted.at, &live).await?;
             need = diff::need(wanted.object, wanted.print, &live, None);
         }
@@ -432,9 +432,4 @@ fn gives_up_a_finalizer(desired: &Value, live: &Object) -> bool {
     let own = live.own_fields().and_then(|own| FieldSet::parse(own));
     let wanted = desired.pointer("/metadata/finalizers").and_then(Value::as_array).map_or(0, Vec::len);
     own.is_some_and(|own| own.has(&["metadata", "finalizers"])) && wanted < live.meta().finalizers.len()
-}
-
-fn shows_metadata_only(live: &Object) -> bool {
-    let own = live.own_fields().and_then(|own| FieldSet::parse(own));
-    own.is_some_and(|own| own.lacks_content(&live.to_value()))
 }

@@ -154,14 +154,14 @@ impl Secret {
     }
 }
 
-/// Whether this is the Secret itself. One from a metadata-only watch, or as a guest sees it, looks as if nothing had
+/// Whether this is the Secret itself. One from a watch that shows a part of it, or as a guest sees it, looks as if nothing had
 /// been drawn yet.
 fn shows_values(secret: &Object) -> bool {
     let blanked = secret
         .field("metadata")
         .pointer("/annotations")
         .is_some_and(|all| all.get(BLANKED_ANNOTATION).is_some());
-    secret.field("data").is_object() && !blanked
+    !secret.is_partial() && secret.field("data").is_object() && !blanked
 }
 
 fn fill(template: &Template, existing: &Data) -> Result<Data, WriteError> {

@@ -59,7 +59,7 @@ impl Store {
         self.read().is_complete()
     }
 
-    /// One object. Of a watch with [`Projection::Metadata`] it has `apiVersion`, `kind` and `metadata` only.
+    /// One object, as much of it as the projection keeps.
     pub fn get(&self, key: &Key) -> Option<Arc<Object>> {
         self.read().get(key).cloned()
     }
@@ -102,10 +102,7 @@ impl Store {
 
     /// Takes in the answer to one of our own writes: the whole object as it is now. Older events do not overwrite it,
     /// and if it is older than what is known it is ignored, so it may come late.
-    pub fn upsert_response(&self, mut object: Object) {
-        if self.projection == Projection::Metadata {
-            object.strip_to_metadata();
-        }
+    pub fn upsert_response(&self, object: Object) {
         let object = self.prepare(object);
         self.change(|index, out| index.put_answer(object, out));
     }
@@ -119,6 +116,7 @@ impl Store {
     /// Gives an object that was just read the form in which it is kept.
     pub(crate) fn prepare(&self, mut object: Object) -> Arc<Object> {
         object.stamp(&self.kind);
+        object.project(&self.projection);
         object.keep_manager(self.manager.as_deref().unwrap_or_default());
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         object.share_texts(|text| texts.share(text));
@@ -284,11 +282,17 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_enters_a_metadata_store_without_its_spec() {
-        let store = store(Projection::Metadata);
-        store.upsert_response(object(pod("a", 1)));
-        assert_eq!(store.objects()[0].field("spec"), Value::Null);
-        assert!(store.objects()[0].own_fields().is_some());
+    fn an_answer_enters_a_store_as_its_projection_says() {
+        let some = serde_json::from_value(json!({"fields": [".spec.a"]})).unwrap();
+        for (projection, spec) in [(Projection::Metadata, Value::Null), (some, json!({"a": 1}))] {
+            let store = store(projection);
+            let mut answer = pod("a", 1);
+            answer["spec"]["b"] = json!(2);
+            store.upsert_response(object(answer));
+            let kept = &store.objects()[0];
+            assert_eq!((kept.field("spec"), kept.is_partial()), (spec, true));
+            assert!(kept.own_fields().is_some());
+        }
     }
 
     #[test]

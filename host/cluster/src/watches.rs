@@ -81,6 +81,11 @@ impl Query {
         &self.resource
     }
 
+    /// How much of each object.
+    pub fn projection(&self) -> &Projection {
+        &self.projection
+    }
+
     /// Where; none: everywhere.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
@@ -99,7 +104,11 @@ impl fmt::Display for Query {
         if let Some(fields) = &self.fields {
             write!(f, " with {fields}")?;
         }
-        Ok(())
+        match &self.projection {
+            Projection::Full => Ok(()),
+            Projection::Metadata => f.write_str(" (metadata)"),
+            Projection::Fields(paths) => write!(f, " ({paths})"),
+        }
     }
 }
 
@@ -245,7 +254,8 @@ impl Running {
         };
         let tasks = &mut self.tasks;
         let shared = self.watches.entry(Arc::clone(&query)).or_insert_with(|| {
-            let store = Arc::new(Store::new(query.resource.kind(), query.projection, query.manager.clone()));
+            let store =
+                Arc::new(Store::new(query.resource.kind(), query.projection.clone(), query.manager.clone()));
             let (told, state) = watch::channel(WatchState::Starting);
             let watch = Watch::new(
                 registry.cluster.clone(),

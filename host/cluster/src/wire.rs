@@ -38,7 +38,7 @@ impl Query {
             ..ListParams::default()
         };
         let request = match self.projection {
-            Projection::Full => self.path().list(&params),
+            Projection::Full | Projection::Fields(_) => self.path().list(&params),
             Projection::Metadata => self.path().list_metadata(&params),
         };
         request.map_err(|error| ReadError::Malformed(error.to_string()))
@@ -61,7 +61,7 @@ impl Query {
         // may be older than what was shown before.
         let version = version.unwrap_or_default();
         let request = match self.projection {
-            Projection::Full => self.path().watch(&params, version),
+            Projection::Full | Projection::Fields(_) => self.path().watch(&params, version),
             Projection::Metadata => self.path().watch_metadata(&params, version),
         };
         request.map_err(|error| ReadError::Malformed(error.to_string()))

@@ -50,10 +50,11 @@ fn resident_bytes() -> usize {
 #[test]
 fn an_object_costs_little_more_than_its_json() {
     let mut stores = Vec::new();
-    for projection in [Projection::Metadata, Projection::Full] {
+    let phase = serde_json::from_value(json!({"fields": [".status.phase"]})).unwrap();
+    for projection in [Projection::Metadata, phase, Projection::Full] {
         let store = Arc::new(Store::new(
             Kind::new("", "v1", "Pod"),
-            projection,
+            projection.clone(),
             Some("pilothouse-pod-replica".to_owned()),
         ));
         let before = resident_bytes();

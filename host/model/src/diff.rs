@@ -75,7 +75,7 @@ impl Feed {
 struct Own {
     /// Paths everywhere, values in `metadata`.
     metadata: Print,
-    /// Values elsewhere; none if the object came without content.
+    /// Values elsewhere; none if the object came without all of its content.
     content: Option<Print>,
 }
 
@@ -98,8 +98,7 @@ impl Own {
             }
             feed.print()
         };
-        let content = !set.as_ref().is_some_and(|set| set.lacks_content(&live));
-        Self { metadata: print(true), content: content.then(|| print(false)) }
+        Self { metadata: print(true), content: (!object.is_partial()).then(|| print(false)) }
     }
 
     /// Equal as far as both are known.
@@ -156,7 +155,8 @@ pub fn need(desired: &Value, print: Print, live: &Object, memory: Option<&Memory
         }
     }
     let Some(own) = live.own_fields().and_then(|text| FieldSet::parse(text)) else { return Need::Write };
-    if own.settled(desired, &live.to_value()) {
+    // A field that is not shown looks like one that was left out; whoever changed it has taken its path from our entry.
+    if !live.is_partial() && own.settled(desired, &live.to_value()) {
         return Need::No(Memory::after(print, live));
     }
     if memory.is_some() { Need::Write } else { Need::Ask }
@@ -183,6 +183,7 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
+    use crate::projection::Projection;
 
     const MANAGER: &str = "pilothouse-x";
 
@@ -405,18 +406,25 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_without_content_neither_hides_drift_nor_makes_it() {
+    fn a_watch_without_all_content_neither_hides_drift_nor_makes_it() {
         let own =
             json!({"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:size": {}, "f:replicas": {}}});
         let print = Print::of(&wanted());
         let memory = Memory::after(print, &web(5, Some(own.clone())));
-        let mut bare = web(6, Some(own.clone()));
-        bare.strip_to_metadata();
-        let Need::No(kept) = need(&wanted(), print, &bare, Some(&memory)) else { panic!("not quiet") };
-        assert!(kept.own.content.is_some());
-        let mut taken = web(7, Some(json!({"f:spec": {"f:size": {}}})));
-        taken.strip_to_metadata();
-        assert_eq!(need(&wanted(), print, &taken, Some(&kept)), Need::Write);
+        let some = serde_json::from_value(json!({"fields": [".spec.replicas"]})).unwrap();
+        for projection in [Projection::Metadata, some] {
+            let mut bare = web(6, Some(own.clone()));
+            bare.project(&projection);
+            let Need::No(kept) = need(&wanted(), print, &bare, Some(&memory)) else { panic!("not quiet") };
+            assert!(kept.own.content.is_some());
+            let mut taken = web(7, Some(json!({"f:spec": {"f:size": {}}})));
+            taken.project(&projection);
+            assert_eq!(need(&wanted(), print, &taken, Some(&kept)), Need::Write);
+            // After a restart the whole object must be looked at, also where what is wanted looks like nothing.
+            assert_eq!(need(&wanted(), print, &bare, None), Need::Ask);
+            let zero = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "labels": {"a": ""}}, "spec": {"size": "", "replicas": 0}});
+            assert_eq!(need(&zero, Print::of(&zero), &bare, None), Need::Ask);
+        }
     }
 
     #[test]

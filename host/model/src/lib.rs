@@ -17,6 +17,7 @@ pub mod merge_patch;
 pub mod names;
 pub mod object;
 pub mod plan;
+pub mod projection;
 pub mod rbac;
 pub mod secret;
 pub mod selector;

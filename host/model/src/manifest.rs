@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::kind::Kind;
 use crate::names::PluginName;
 use crate::object::Meta;
+pub use crate::projection::Projection;
 use crate::selector::{self, Selector};
 
 /// What a plugin is, serves and may touch.
@@ -85,17 +86,6 @@ pub enum Scope {
     Namespaced,
     /// In none.
     Cluster,
-}
-
-/// How much of each object the host watches and shows to the plugin.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Projection {
-    /// Everything but managedFields.
-    #[default]
-    Full,
-    /// `apiVersion`, `kind` and `metadata`.
-    Metadata,
 }
 
 /// A kind that the plugin creates and owns.

@@ -13,6 +13,10 @@ use serde_json::value::RawValue;
 
 use crate::kind::{Kind, Reference};
 use crate::names::{BLANKED_ANNOTATION, Key};
+use crate::projection::Projection;
+
+/// In this annotation kubectl's client-side apply keeps a copy of the object, up to 256 KiB.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// One object, read from the API server or from a file. Reading never fails on the shape of what is inside `spec`,
 /// `status` or `data`: one malformed object must not hide 999 good ones.
@@ -23,6 +27,7 @@ pub struct Object {
     /// The whole object, without `metadata.managedFields`; `apiVersion` and `kind` come first.
     json: Arc<str>,
     managers: Managers,
+    partial: bool,
 }
 
 /// The fields of `metadata` that the host indexes by.
@@ -223,16 +228,30 @@ impl Object {
         fields.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null)
     }
 
-    /// Drops everything but `apiVersion`, `kind` and `metadata`.
-    pub fn strip_to_metadata(&mut self) {
+    /// Drops what a projection leaves out, and what a partial look has no use for: the copy of the whole object that
+    /// kubectl's client-side apply keeps in an annotation.
+    pub fn project(&mut self, projection: &Projection) {
+        let paths = match projection {
+            Projection::Full => return,
+            Projection::Metadata => None,
+            Projection::Fields(paths) => Some(paths),
+        };
         let fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(&self.json).unwrap_or_default();
         let mut json = String::new();
         open(&mut json, &self.kind);
-        if let Some(metadata) = fields.get("metadata") {
-            push_field(&mut json, "metadata", metadata.get());
+        let metadata = fields.get("metadata").map_or("{}", |metadata| metadata.get());
+        push_field(&mut json, "metadata", &without_last_applied(metadata));
+        if let Some(paths) = paths {
+            paths.append(&fields, &mut json);
         }
         json.push('}');
         self.json = json.into();
+        self.partial = true;
+    }
+
+    /// Not all of the content is here: [`Object::project`] dropped some.
+    pub fn is_partial(&self) -> bool {
+        self.partial
     }
 
     /// The object as a guest may see it. Values of Secrets are blanked: keys of `data` keep their names, each with
@@ -254,7 +273,7 @@ impl Object {
                 Some(Value::Object(annotations)) => annotations,
                 _ => serde_json::Map::new(),
             };
-            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+            annotations.remove(LAST_APPLIED);
             annotations.insert(BLANKED_ANNOTATION.to_owned(), Value::String("true".to_owned()));
             metadata.insert("annotations".to_owned(), Value::Object(annotations));
         }
@@ -270,6 +289,18 @@ impl fmt::Debug for Object {
             .field("meta", &self.meta)
             .finish_non_exhaustive()
     }
+}
+
+/// The text of `metadata` without [`LAST_APPLIED`]. Almost none has it, so almost none is parsed.
+fn without_last_applied(metadata: &str) -> Cow<'_, str> {
+    if !metadata.contains(LAST_APPLIED) {
+        return Cow::Borrowed(metadata);
+    }
+    let mut value: Value = serde_json::from_str(metadata).unwrap_or_default();
+    if let Some(annotations) = value.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.remove(LAST_APPLIED);
+    }
+    Cow::Owned(value.to_string())
 }
 
 /// `{"apiVersion":…,"kind":…` without the closing brace.
@@ -330,7 +361,13 @@ impl<'de> Deserialize<'de> for Object {
                 }
                 json.push('}');
                 let managers = Managers { entries: metadata.entries, own: None, foreign: false };
-                Ok(Object { kind: Arc::new(kind), meta: metadata.meta, json: json.into(), managers })
+                Ok(Object {
+                    kind: Arc::new(kind),
+                    meta: metadata.meta,
+                    json: json.into(),
+                    managers,
+                    partial: false,
+                })
             }
         }
         deserializer.deserialize_map(ObjectVisitor)
@@ -540,10 +577,15 @@ mod tests {
     }
 
     #[test]
-    fn metadata_alone_can_be_kept() {
-        let mut object = Object::from_value(&pod()).unwrap();
-        object.strip_to_metadata();
+    fn metadata_alone_can_be_kept_without_the_copy_of_the_rest() {
+        let mut pod = pod();
+        pod["metadata"]["annotations"] = json!({LAST_APPLIED: "{\"spec\":{}}", "kept": "yes"});
+        let mut object = Object::from_value(&pod).unwrap();
+        assert!(!object.is_partial());
+        object.project(&Projection::Metadata);
+        assert!(object.is_partial());
         assert_eq!(object.to_value()["spec"], Value::Null);
         assert_eq!(object.to_value()["metadata"]["name"], "a");
+        assert_eq!(object.to_value()["metadata"]["annotations"], json!({"kept": "yes"}));
     }
 }

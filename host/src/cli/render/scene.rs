@@ -167,7 +167,7 @@ impl<'a> Scene<'a> {
         };
         let found =
             self.select(&rule.resource.kind(), namespace, |object| selector.matches(&object.labels()));
-        let objects = found.iter().map(|object| projected(object, rule.projection)).collect();
+        let objects = found.iter().map(|object| projected(object, &rule.projection)).collect();
         Ok(Found { query: rule.name.clone(), complete: true, objects })
     }
 
@@ -248,7 +248,7 @@ fn children(
             }
             let object = Arc::new(stored(document, &child.resource, own)?);
             if owns(primary, &object, document, sole)? {
-                of_kind.push(projected(&object, child.projection));
+                of_kind.push(projected(&object, &child.projection));
             }
         }
         of_kind.sort_by_key(sort_key);
@@ -303,15 +303,12 @@ fn stored(document: &Document, resource: &Resource, namespace: Option<&str>) -> 
 }
 
 /// An object as far as it is watched.
-fn projected(object: &Arc<Object>, projection: Projection) -> Arc<Object> {
-    match projection {
-        Projection::Full => Arc::clone(object),
-        Projection::Metadata => {
-            let mut metadata = Object::clone(object);
-            metadata.strip_to_metadata();
-            Arc::new(metadata)
-        }
+fn projected(object: &Arc<Object>, projection: &Projection) -> Arc<Object> {
+    let mut part = Arc::clone(object);
+    if *projection != Projection::Full {
+        Arc::make_mut(&mut part).project(projection);
     }
+    part
 }
 
 /// Namespace and uid as the API server would have set them. A made-up uid follows from kind, namespace and name.
