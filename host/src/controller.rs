@@ -14,7 +14,6 @@ use pilothouse_cluster::queue::{self, Outcome, PluginTurns, Queue, QueueSettings
 use pilothouse_cluster::status::StatusWriter;
 use pilothouse_model::action::Rejected;
 use pilothouse_model::backoff;
-use pilothouse_model::condition::Reason;
 use pilothouse_model::kind::Kind;
 use pilothouse_model::names::{Key, PluginName};
 use pilothouse_model::settings::{BackoffSettings, Mode};
@@ -23,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::metrics::ControllerMetrics;
+use crate::metrics::controller::{ControllerMetrics, PassResult};
 use crate::plugins::LivePlugin;
 use crate::reconcile::{Ended, Ending, Pass};
 use crate::serve::Gate;
@@ -213,7 +212,8 @@ impl ControllerLoop {
         let view = open_view(&shared, &plugin, at, &inbox);
         let applier = Arc::new(Applier::new(&shared.writer, name.clone()));
         let statuses = Arc::new(StatusWriter::new(applier.writer().clone()));
-        let metrics = Arc::new(shared.metrics.controller(name, &kind));
+        let metrics = Arc::new(shared.metrics.controller(name, &kind, &inbox.queue));
+        metrics.concurrency(plugin.settings.concurrency);
         Self {
             shared,
             kind,
@@ -301,12 +301,11 @@ impl ControllerLoop {
             generation = %self.plugin.generation
         );
         let metrics = Arc::clone(&self.metrics);
-        metrics.queue_depth(self.inbox.queue.due());
         let run = async move {
             let begun = Instant::now();
-            metrics.pass_begins();
+            metrics.pass_begins(next.waited());
             let ended = pass.run(&key, &last).await;
-            metrics.pass_ends(begun.elapsed(), ended.failure.map(Reason::as_str));
+            metrics.pass_ends(begun.elapsed(), result(&ended));
             (next, ended)
         };
         self.passes.spawn(run.instrument(span));
@@ -318,6 +317,7 @@ impl ControllerLoop {
             Ok(ended) => ended,
             // Our own bug, and its key's alone: the others go on, and this one is tried again with backoff.
             Err(error) => {
+                self.metrics.pass_panicked();
                 tracing::error!(kind = %self.kind, %error, "a pass ended by a panic, which is a bug of the host");
                 return;
             }
@@ -372,6 +372,7 @@ impl ControllerLoop {
         (self.plugin, self.at, self.view) = (plugin, at, view);
         self.inbox.state.store(true, Ordering::Release);
         self.turns.set_concurrency(self.plugin.settings.concurrency);
+        self.metrics.concurrency(self.plugin.settings.concurrency);
         self.inbox.queue.configure(queue_settings(&self.shared, &self.plugin, self.at));
         self.inbox.queue.add_all(self.view.primary_keys(), Wake::resync().resetting(true));
     }
@@ -413,6 +414,19 @@ fn queue_settings(shared: &Shared, plugin: &LivePlugin, at: usize) -> QueueSetti
     QueueSettings {
         backoff: plugin.settings.backoff,
         resync: seconds.map_or(shared.resync, Duration::from_secs),
+    }
+}
+
+/// How a pass ended, in the words of the metric.
+fn result(ended: &Ended) -> PassResult {
+    match ended.failure {
+        Some(reason) => {
+            PassResult::Error { reason: reason.as_str(), terminal: ended.ending == Ending::Stuck }
+        }
+        None if ended.changed_children || matches!(ended.ending, Ending::Settled(Some(_))) => {
+            PassResult::RequeueAfter
+        }
+        None => PassResult::Success,
     }
 }
 

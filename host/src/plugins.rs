@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::metrics::Metrics;
+use crate::metrics::plugins::Serving;
 use crate::serve::Gate;
 use crate::shelf::{Offer, Shelf};
 
@@ -77,6 +78,10 @@ pub(crate) struct Loader {
     next: Generation,
     live: watch::Sender<Arc<LiveSet>>,
     failures: mpsc::Sender<LoadFailure>,
+    /// Series of what is live.
+    serving: BTreeMap<PluginName, (Generation, Serving)>,
+    /// Why the newest of what each place offered does not serve, and its generation if it was loaded and waits.
+    not_serving: BTreeMap<Origin, (&'static str, Option<Generation>)>,
 }
 
 impl Loader {
@@ -87,7 +92,17 @@ impl Loader {
         failures: mpsc::Sender<LoadFailure>,
     ) -> (Self, watch::Receiver<Arc<LiveSet>>) {
         let (live, receiver) = watch::channel(Arc::default());
-        (Self { sandbox, metrics, shelf: Shelf::new(), next: Generation(1), live, failures }, receiver)
+        let loader = Self {
+            sandbox,
+            metrics,
+            shelf: Shelf::new(),
+            next: Generation(1),
+            live,
+            failures,
+            serving: BTreeMap::new(),
+            not_serving: BTreeMap::new(),
+        };
+        (loader, receiver)
     }
 
     /// Loads until the sources are gone. Dropping the future between two plugins loses nothing; a compilation that
@@ -104,8 +119,9 @@ impl Loader {
     async fn take(&mut self, change: Change) {
         match change {
             Change::Found(artifact) => self.load(artifact).await,
-            Change::Broken { origin, error } => self.fail(origin, error.reason(), error.to_string()),
+            Change::Broken { origin, error } => self.fail(origin, error.reason(), error.to_string(), None),
             Change::Gone(origin) => {
+                self.not_serving.remove(&origin);
                 self.shelf.withdraw(&origin);
                 self.publish();
             }
@@ -121,33 +137,55 @@ impl Loader {
         let prepared = tokio::task::spawn_blocking(move || sandbox.prepare(&wasm, &limits)).await;
         let prepared = match prepared {
             Ok(Ok(prepared)) => Arc::new(prepared),
-            Ok(Err(error)) => return self.fail(origin, error.reason(), error.to_string()),
-            Err(panic) => return self.fail(origin, "Internal", panic.to_string()),
+            Ok(Err(error)) => return self.fail(origin, error.reason(), error.to_string(), None),
+            Err(panic) => return self.fail(origin, "Internal", panic.to_string(), None),
         };
+        self.metrics.plugins().prepared(prepared.from_cache());
+        self.not_serving.remove(&origin);
         let generation = self.next;
         self.next = Generation(generation.0 + 1);
         let config = settings.config.to_string();
         let plugin = Arc::new(LivePlugin { generation, origin: origin.clone(), prepared, settings, config });
         if let Err(waits) = self.shelf.offer(plugin) {
-            self.fail(origin, "KindTaken", waits.to_string());
+            self.fail(origin, "KindTaken", waits.to_string(), Some(generation));
         }
         self.publish();
     }
 
-    fn fail(&self, origin: Origin, reason: &'static str, message: String) {
+    fn fail(&mut self, origin: Origin, reason: &'static str, message: String, waits: Option<Generation>) {
         tracing::error!(%origin, reason, "plugin not loaded: {message}");
-        self.metrics.load_failed(reason);
+        self.metrics.plugins().load_failed(reason);
+        self.not_serving.insert(origin.clone(), (reason, waits));
+        self.metrics.plugins().not_serving(self.not_serving.values().map(|(reason, _)| *reason));
         // A full channel means that nobody can be told faster than plugins break: the log has it.
         let _ = self.failures.try_send(LoadFailure { origin, message });
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         let live = self.shelf.live();
+        // What waited may serve now.
+        self.not_serving.retain(|origin, (_, waits)| {
+            let serves = |plugin: &Arc<LivePlugin>| {
+                plugin.origin == *origin && waits.is_some_and(|waits| plugin.generation >= waits)
+            };
+            !live.values().any(serves)
+        });
+        self.metrics.plugins().not_serving(self.not_serving.values().map(|(reason, _)| *reason));
+        // Series of the old version end before those of the new one begin: they are the same.
+        self.serving.retain(|name, (generation, _)| {
+            live.get(name).is_some_and(|plugin| plugin.generation == *generation)
+        });
+        for (name, LivePlugin { generation, prepared, .. }) in live.iter().map(|(name, live)| (name, &**live))
+        {
+            self.serving.entry(name.clone()).or_insert_with(|| {
+                let (digest, bytes) = (prepared.digest(), prepared.compiled_bytes());
+                (*generation, self.metrics.plugins().serves(name, &digest, *generation, bytes))
+            });
+        }
         self.live.send_if_modified(|published| {
             let mut changed = false;
             for (name, plugin) in published.iter() {
                 if !live.get(name).is_some_and(|now| Arc::ptr_eq(now, plugin)) {
-                    self.metrics.unloaded(name, &plugin.prepared.digest());
                     changed = true;
                     if !live.contains_key(name) {
                         tracing::info!(plugin = %name, "plugin unloaded");
@@ -157,7 +195,6 @@ impl Loader {
             for (name, plugin) in live {
                 if !published.get(name).is_some_and(|before| Arc::ptr_eq(before, plugin)) {
                     changed = true;
-                    self.metrics.loaded(name, &plugin.prepared.digest());
                     tracing::info!(
                         plugin = %name,
                         version = plugin.prepared.manifest().version,

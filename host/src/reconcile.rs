@@ -18,7 +18,7 @@ use pilothouse_model::object::Object;
 use pilothouse_model::plan::{self, LOOK_UP_ROUNDS_MAX, Plan, clip};
 use pilothouse_sandbox::{CallError, Level, LogLine, Sandbox};
 
-use crate::metrics::ControllerMetrics;
+use crate::metrics::controller::ControllerMetrics;
 use crate::plugins::LivePlugin;
 use crate::snapshot::{self, Snapshot};
 use crate::view::View;
@@ -152,7 +152,7 @@ impl Pass {
         for _ in 0..=LOOK_UP_ROUNDS_MAX {
             let request = Arc::new(snapshot.request(deleting, &self.plugin.config, now, seed, last));
             let reply = self.sandbox.reconcile(&self.plugin.prepared, limits, request).await;
-            self.metrics.call(reply.usage.cpu, reply.usage.memory_bytes_peak);
+            self.metrics.call(&reply.usage);
             log_lines(&reply.logs, reply.usage.log_lines_dropped);
             let outcome = match reply.result {
                 Ok(outcome) => outcome,
@@ -328,7 +328,10 @@ impl Pass {
             | CallError::MemoryLimit { .. }
             | CallError::OutputLimit { .. }
             | CallError::ActionLimit { .. } => Reason::LimitExceeded,
-            CallError::Trap { .. } | CallError::InvalidOutput(_) => Reason::PluginTrapped,
+            CallError::Trap { .. } | CallError::InvalidOutput(_) => {
+                self.metrics.trapped();
+                Reason::PluginTrapped
+            }
             CallError::Closed | CallError::HostFault(_) => Reason::HostFault,
         };
         Verdict::failed(reason, Ending::Failed(None), &format!("the plugin {error}"))

@@ -125,8 +125,12 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
     let writer = Writer::new(cluster.writer().clone(), MANAGER, Arc::new(AlwaysOpen));
     let (events, event_task) = event::recorder(&writer, &instance());
     parts.spawn_endless("events", event_task.run());
+    let watches = Watches::new(cluster.clone());
+    metrics.read_from().cluster(&cluster);
+    metrics.read_from().watches(&watches);
+    metrics.read_from().events(events.counters());
     let shared = Arc::new(Shared {
-        watches: Watches::new(cluster.clone()),
+        watches,
         scheduler: Scheduler::new(PASSES_MAX),
         cluster,
         writer,

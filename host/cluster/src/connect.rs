@@ -12,7 +12,8 @@ use pilothouse_model::settings::BackoffSettings;
 use crate::config::{ConnectError, ConnectOptions, Source};
 use crate::error::ReadError;
 use crate::random;
-use crate::transport::{Purpose, RequestCounts, Transport};
+use crate::requests::RequestCounts;
+use crate::transport::{Purpose, Transport};
 
 /// Watches on one connection. kube-apiserver allows 100 streams; the one that is too many would wait for ever, and
 /// unlike Go's client hyper's opens no second connection for it.

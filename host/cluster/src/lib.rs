@@ -35,6 +35,7 @@ mod index;
 mod path;
 pub mod queue;
 pub mod relate;
+mod requests;
 mod seen;
 pub mod status;
 pub mod store;
@@ -51,7 +52,7 @@ pub use config::{ConnectError, ConnectOptions};
 pub use connect::{Cluster, LOG_DIRECTIVES};
 pub use error::ReadError;
 pub use index::{Change, Delta};
-pub use transport::RequestCounts;
+pub use requests::{DURATION_BOUNDS, Durations, RequestCounts};
 
 /// A number that differs from call to call, to spread what would otherwise happen at one instant. Not for secrets.
 fn random() -> u64 {

@@ -4,14 +4,13 @@
 //! It never retries: kube's would repeat a write up to fifteen times over minutes, long after the right to write is
 //! gone. And when the API server answers 401 it reads the credentials again, whatever form they have.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -22,6 +21,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use crate::config::{ConnectError, Source};
+use crate::requests::{RequestCounts, verb};
 
 /// Within one data centre a connection takes milliseconds; three lost SYNs take 7 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,22 +43,6 @@ pub(crate) enum Purpose {
     Read,
     /// Everything that changes objects.
     Write,
-}
-
-/// Requests by verb and status since the start; status 0 means that there was no answer.
-#[derive(Debug, Default)]
-pub struct RequestCounts(Mutex<BTreeMap<(&'static str, u16), u64>>);
-
-impl RequestCounts {
-    fn add(&self, verb: &'static str, status: u16) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((verb, status)).or_default() += 1;
-    }
-
-    /// All counts: verb (`GET`, `WATCH`, `POST`, `PATCH`, `PUT`, `DELETE`, `OTHER`), status, requests.
-    pub fn snapshot(&self) -> Vec<(&'static str, u16, u64)> {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.iter().map(|(&(verb, status), &count)| (verb, status, count)).collect()
-    }
 }
 
 type Stack = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
@@ -130,28 +114,16 @@ impl Service<Request<Body>> for Transport {
         let shared = Arc::clone(&self.0);
         let verb = verb(&request);
         Box::pin(async move {
-            let stack = Stack::clone(&shared.stack.load());
+            let (stack, sent) = (Stack::clone(&shared.stack.load()), Instant::now());
             let answer = stack.oneshot(request).await;
             let status = answer.as_ref().map_or(0, |response| response.status().as_u16());
-            shared.counts.add(verb, status);
+            shared.counts.add(verb, status, sent.elapsed());
             if status == StatusCode::UNAUTHORIZED {
                 // The refused request is not repeated here: each caller has its own pace.
                 shared.reload().await;
             }
             answer
         })
-    }
-}
-
-fn verb(request: &Request<Body>) -> &'static str {
-    match *request.method() {
-        Method::GET if request.uri().query().is_some_and(|query| query.contains("watch=true")) => "WATCH",
-        Method::GET => "GET",
-        Method::POST => "POST",
-        Method::PATCH => "PATCH",
-        Method::PUT => "PUT",
-        Method::DELETE => "DELETE",
-        _ => "OTHER",
     }
 }
 
@@ -194,24 +166,4 @@ fn build(config: &Config, purpose: Purpose) -> Result<Stack, kube::Error> {
         .map_err(BoxError::from)
         .service(hyper);
     Ok(BoxCloneSyncService::new(service))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn watches_are_counted_apart_from_other_gets() {
-        let verb = |method: Method, uri: &str| {
-            verb(&Request::builder().method(method).uri(uri).body(Body::empty()).unwrap())
-        };
-        assert_eq!(verb(Method::GET, "/api/v1/pods?&watch=true&timeoutSeconds=1"), "WATCH");
-        assert_eq!(verb(Method::GET, "/api/v1/pods?&limit=500"), "GET");
-        assert_eq!(verb(Method::HEAD, "/"), "OTHER");
-        let counts = RequestCounts::default();
-        counts.add("GET", 200);
-        counts.add("GET", 200);
-        counts.add("PATCH", 0);
-        assert_eq!(counts.snapshot(), [("GET", 200, 2), ("PATCH", 0, 1)]);
-    }
 }

@@ -30,6 +30,7 @@ mod wasi;
 pub use crate::call::{Reply, Usage};
 pub use crate::compile::{CompileError, CompileLimits, Compiler, compile_main};
 pub use crate::error::{CallError, PrepareError, SandboxError};
+pub use crate::inspect::CONTRACT_VERSION;
 pub use crate::log::{Level, LogLine};
 pub use crate::prepare::Prepared;
 pub use crate::sandbox::{Sandbox, SandboxOptions};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
@@ -18,6 +18,7 @@ pub(crate) use health::{Gate, Health};
 
 use crate::controller::gate_name;
 use crate::metrics::Metrics;
+use crate::metrics::format::Format;
 use crate::plugins::{self, LiveSet};
 use crate::shelf::Offer as _;
 
@@ -66,10 +67,11 @@ async fn list_plugins(State(shared): State<Shared>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], plugins::to_json(&shared.live.borrow()).to_string() + "\n")
 }
 
-async fn scrape(State(shared): State<Shared>) -> impl IntoResponse {
-    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    match shared.metrics.render() {
-        Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+async fn scrape(State(shared): State<Shared>, headers: HeaderMap) -> impl IntoResponse {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let format = Format::accepted(accept);
+    match shared.metrics.render(format) {
+        Ok(text) => ([(header::CONTENT_TYPE, format.content_type())], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

@@ -140,7 +140,8 @@ async fn is_at_rest(world: &World, host: &Host, clusters: usize) {
     let passes = f64::from(u32::try_from(2 * clusters).unwrap());
     eventually(DEADLINE, "two passes over each cluster", || async {
         let metrics = host.metrics().await?;
-        let done = metrics.sum("controller_runtime_reconcile_total", &[("result", "success")]);
+        let with = |result| metrics.sum("controller_runtime_reconcile_total", &[("result", result)]);
+        let done = with("success") + with("requeue_after");
         anyhow::ensure!(done >= passes, "{done} of {passes}");
         Ok(())
     })

@@ -33,7 +33,8 @@ pub enum Lane {
 }
 
 impl Lane {
-    const ALL: [Self; 3] = [Self::Change, Self::Requeue, Self::Resync];
+    /// All of them, in the order in which they are taken.
+    pub const ALL: [Self; 3] = [Self::Change, Self::Requeue, Self::Resync];
 }
 
 /// What wakes a key.
@@ -104,12 +105,22 @@ pub struct QueueSettings {
 pub struct QueueStats {
     /// Due, and waiting for their turn.
     pub due: usize,
+    /// The same by lane, in the order of [`Lane`].
+    pub due_by_lane: [usize; 3],
     /// Not due yet.
     pub later: usize,
     /// Being reconciled.
     pub running: usize,
     /// How long the one that has waited longest is due.
     pub oldest_due: Duration,
+    /// For how long those that are being reconciled have been so, together.
+    pub running_for: Duration,
+    /// For how long the first of them.
+    pub longest_running: Duration,
+    /// Times that a key became due, since the queue was made.
+    pub added: u64,
+    /// Times that a key was put off to be tried or looked at again, resyncs apart, since the queue was made.
+    pub retried: u64,
 }
 
 /// A key whose pass begins.
@@ -132,6 +143,8 @@ pub(crate) struct Keys {
     later: BTreeMap<(Instant, u64), Key>,
     tickets: u64,
     taken: u64,
+    added: u64,
+    retried: u64,
 }
 
 #[derive(Debug)]
@@ -145,7 +158,7 @@ struct Entry {
 enum State {
     Due { lane: Lane, ticket: u64, since: Instant },
     Later { lane: Lane, ticket: u64, at: Instant },
-    Running { again: Option<Again>, forgotten: bool, reset: bool },
+    Running { again: Option<Again>, forgotten: bool, reset: bool, since: Instant },
 }
 
 /// What woke a key while its pass was running.
@@ -186,6 +199,8 @@ impl Keys {
             later: BTreeMap::new(),
             tickets: 0,
             taken: 0,
+            added: 0,
+            retried: 0,
         }
     }
 
@@ -199,6 +214,7 @@ impl Keys {
         let due = |since| State::Due { lane: wake.lane, ticket: self.tickets, since };
         let entry = match self.entries.entry(key.clone()) {
             Slot::Vacant(slot) => {
+                self.added += 1;
                 slot.insert(Entry { failures: 0, state: due(now) });
                 self.due[wake.lane as usize].insert(self.tickets, key);
                 return;
@@ -216,11 +232,12 @@ impl Keys {
                 self.due[wake.lane as usize].insert(self.tickets, key);
             }
             State::Later { ticket, at, .. } => {
+                self.added += 1;
                 self.later.remove(&(*at, *ticket));
                 entry.state = due(now);
                 self.due[wake.lane as usize].insert(self.tickets, key);
             }
-            State::Running { again, forgotten, reset } => {
+            State::Running { again, forgotten, reset, .. } => {
                 *forgotten = false;
                 *reset |= wake.reset;
                 match again {
@@ -252,6 +269,7 @@ impl Keys {
             if let Some(Entry { state, .. }) = self.entries.get_mut(&key)
                 && let State::Later { lane, .. } = *state
             {
+                self.added += 1;
                 *state = State::Due { lane, ticket, since: at };
                 self.due[lane as usize].insert(ticket, key);
             }
@@ -275,7 +293,7 @@ impl Keys {
         let key = self.due[lane as usize].remove(&ticket)?;
         self.taken += 1;
         let entry = self.entries.get_mut(&key)?;
-        let running = State::Running { again: None, forgotten: false, reset: false };
+        let running = State::Running { again: None, forgotten: false, reset: false, since: now };
         let State::Due { since, .. } = std::mem::replace(&mut entry.state, running) else { return None };
         Some(Started { key, failures: entry.failures, waited: now.saturating_duration_since(since), lane })
     }
@@ -298,13 +316,14 @@ impl Keys {
     /// The pass of a key is over; see [`super::Pass::finish`].
     pub(crate) fn finish(&mut self, key: &Key, outcome: Outcome, written: &[u64], now: Instant) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let State::Running { again, forgotten, reset } = &mut entry.state else { return };
+        let State::Running { again, forgotten, reset, .. } = &mut entry.state else { return };
         entry.failures = match outcome {
             Outcome::Failed { .. } if !*reset => entry.failures.saturating_add(1),
             _ => 0,
         };
         if let Some(again) = again.take().filter(|again| !again.is_of(written)) {
             self.tickets += 1;
+            self.added += 1;
             entry.state = State::Due { lane: again.lane, ticket: self.tickets, since: now };
             self.due[again.lane as usize].insert(self.tickets, key.clone());
             return;
@@ -328,6 +347,7 @@ impl Keys {
             }
         };
         self.tickets += 1;
+        self.retried += u64::from(lane == Lane::Requeue);
         let at = now + after;
         entry.state = State::Later { lane, ticket: self.tickets, at };
         self.later.insert((at, self.tickets), key.clone());
@@ -347,16 +367,29 @@ impl Keys {
 
     pub(crate) fn stats(&self, now: Instant) -> QueueStats {
         let due = self.due();
-        let since = self.entries.values().filter_map(|entry| match entry.state {
-            State::Due { since, .. } => Some(since),
-            _ => None,
-        });
-        QueueStats {
+        let mut stats = QueueStats {
             due,
+            due_by_lane: Lane::ALL.map(|lane| self.due[lane as usize].len()),
             later: self.later.len(),
             running: self.entries.len() - due - self.later.len(),
-            oldest_due: since.min().map(|since| now.saturating_duration_since(since)).unwrap_or_default(),
+            added: self.added,
+            retried: self.retried,
+            ..QueueStats::default()
+        };
+        for entry in self.entries.values() {
+            match entry.state {
+                State::Due { since, .. } => {
+                    stats.oldest_due = stats.oldest_due.max(now.saturating_duration_since(since));
+                }
+                State::Running { since, .. } => {
+                    let lasts = now.saturating_duration_since(since);
+                    stats.running_for += lasts;
+                    stats.longest_running = stats.longest_running.max(lasts);
+                }
+                State::Later { .. } => {}
+            }
         }
+        stats
     }
 }
 
@@ -407,6 +440,26 @@ mod tests {
         keys.add(key("lifted"), Wake::change(), now);
         let order: Vec<_> = std::iter::from_fn(|| start(&mut keys, now)).collect();
         assert_eq!(order, ["change", "lifted", "requeue", "resync"]);
+    }
+
+    #[test]
+    fn adds_retries_and_running_passes_are_counted_as_in_client_go() {
+        let (mut keys, now) = (Keys::new(settings()), Instant::now());
+        for _ in 0..3 {
+            keys.add(key("a"), Wake::change(), now);
+        }
+        keys.add(key("b"), Wake::resync(), now);
+        let stats = keys.stats(now);
+        assert_eq!((stats.added, stats.retried, stats.due_by_lane), (2, 0, [1, 0, 1]));
+        let a = keys.start(now).unwrap();
+        keys.start(now).unwrap();
+        let stats = keys.stats(now + 3 * SECOND);
+        assert_eq!((stats.running_for, stats.longest_running), (6 * SECOND, 3 * SECOND));
+        keys.finish(&a.key, Outcome::Failed { not_before: None }, &[], now);
+        keys.finish(&key("b"), success(), &[], now);
+        assert_eq!((keys.stats(now).added, keys.stats(now).retried), (2, 1), "a resync is no retry");
+        assert_eq!(start(&mut keys, now + SECOND), Some("a".to_owned()));
+        assert_eq!(keys.stats(now).added, 3);
     }
 
     #[test]

@@ -18,7 +18,10 @@ async fn passes(host: &Host, controller: &str) -> anyhow::Result<f64> {
 
 /// Waits until every key of both controllers was looked at twice more: keys come round robin.
 async fn two_resyncs(host: &Host) {
-    let controllers = [("postgres-cluster/PostgresCluster", CLUSTERS), ("config-map/Greeting", GREETINGS)];
+    let controllers = [
+        ("postgres-cluster/PostgresCluster.db.example.com", CLUSTERS),
+        ("config-map/Greeting.example.com", GREETINGS),
+    ];
     let mut wanted = Vec::new();
     for (controller, keys) in controllers {
         let before = passes(host, controller).await.unwrap();

@@ -94,7 +94,7 @@ async fn each_misdeed_is_said_in_a_condition_an_event_and_a_metric() {
         .await;
         assert_eq!(event["type"], "Warning", "{behaviour}: {event}");
         assert!(text(&event["note"]).contains(words), "{behaviour}: {event}");
-        let labels = [("controller", "hostile/Hostile"), ("reason", fault)];
+        let labels = [("controller", "hostile/Hostile.test.pilothouse.dev"), ("reason", fault)];
         counts(&host, "pilothouse_plugin_faults_total", &labels, 1).await;
         counts(&host, "pilothouse_pass_failures_total", &[labels[0], ("reason", reason)], 1).await;
     }
@@ -106,7 +106,9 @@ async fn each_misdeed_is_said_in_a_condition_an_event_and_a_metric() {
     // The neighbour and the host are as they were.
     put(&world, CALM, "calm", json!({"text": "after"})).await;
     shows(&world, "calm", &[("text", "after")]).await;
-    let failed = count(&host, "pilothouse_pass_failures_total", &[("controller", "calm/Calm")]).await;
+    let failed =
+        count(&host, "pilothouse_pass_failures_total", &[("controller", "calm/Calm.test.pilothouse.dev")])
+            .await;
     assert_eq!(failed, 0);
     assert_ready(&host).await;
 }
