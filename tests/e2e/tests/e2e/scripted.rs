@@ -6,7 +6,7 @@ use pilothouse_harness::{Host, eventually};
 use serde_json::{Value, json};
 
 use crate::{
-    stamped::put,
+    stamped::{put, write},
     support::{DEADLINE, Kind, World},
 };
 
@@ -19,6 +19,17 @@ pub(crate) const FINALIZER: &str = "test.pilothouse.dev/scripted";
 /// A version of the plugin `scripted` for the kind [`SCRIPTED`].
 pub(crate) fn scripted(version: &str, manifest: &Value) -> Vec<u8> {
     Scripted { name: "scripted", kind: SCRIPTED.1, version, manifest: manifest.clone() }.component()
+}
+
+/// A world for that plugin, as version 1 in its directory. `manifest` as in [`Scripted`].
+pub(crate) async fn world(prefix: &str, manifest: &Value) -> World {
+    let files = tempfile::tempdir().unwrap();
+    World::granted(prefix, &[write(files.path(), "scripted.wasm", scripted("1", manifest))]).await
+}
+
+/// Only ConfigMaps: for tests that need no other children, and no watches of them.
+pub(crate) fn config_maps_only() -> Value {
+    json!({"children": [{"resource": {"version": "v1", "kind": "ConfigMap", "plural": "configmaps"}}]})
 }
 
 /// A ConfigMap with this under `k`.

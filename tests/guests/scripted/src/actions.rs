@@ -17,11 +17,15 @@ use crate::pilothouse::operator::types::{
     SecretTemplate, Severity, TargetPatch,
 };
 
-/// All actions of a script, in the order children, `actions`, status, requeue.
+/// All actions of a script, in the order children, `grow`, `actions`, status, requeue.
 pub(crate) fn of(script: &Value, observed: &Observed) -> Result<Vec<Action>, String> {
     let listed = |field: &str| script[field].as_array().cloned().unwrap_or_default();
     let children = listed("children").into_iter().map(|child| apply(&json!({ "object": child })));
     let mut actions: Vec<Action> = children.collect();
+    let wanted = script["grow"]["to"].as_u64().unwrap_or(0);
+    if (observed.children.len() as u64) < wanted {
+        actions.push(apply(&json!({ "object": script["grow"]["child"] })));
+    }
     for told in listed("actions") {
         let mut cases = told.as_object().into_iter().flatten();
         let (Some((name, body)), None) = (cases.next(), cases.next()) else {

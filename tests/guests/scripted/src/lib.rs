@@ -4,6 +4,7 @@
 //! The spec is a script, or for kinds whose spec is not free the JSON text in the annotation
 //! `test.pilothouse.dev/script`: an object with any of these fields.
 //! - `children`: objects, each applied.
+//! - `grow`: while there are fewer children than `to`, `child` is applied: one more in each pass.
 //! - `actions`: in the words of the contract; see `actions.rs`.
 //! - `status`: set as it is. `report`: true adds to it, as `observed`, what the pass was shown.
 //! - `requeueAfterMs`.

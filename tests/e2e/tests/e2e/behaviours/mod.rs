@@ -5,4 +5,5 @@
 //! What needs no host, only the API server and one part of it, is in `host/cluster/tests`; what needs minutes is in
 //! `tests/faults`.
 
+mod ownership;
 mod quiet;
