@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::abandoned::Abandoned;
 use crate::metrics::controller::{ControllerMetrics, PassResult};
 use crate::plugins::LivePlugin;
 use crate::reconcile::{Ended, Ending, Pass};
@@ -37,15 +38,16 @@ const SETUP_BACKOFF: BackoffSettings = BackoffSettings { base_ms: 200, cap_ms: 3
 /// as it can.
 const LOOK_AGAIN: BackoffSettings = BackoffSettings { base_ms: 100, cap_ms: 60_000 };
 
-/// Runs the controller of `kind` until `stop`, then lets its passes end. Versions are swapped as they come. `turns` are
-/// those of the plugin, for all of its controllers together.
+/// Runs the controller of `kind` until `stop`, then lets its passes end, and says which objects hold its finalizer
+/// then, if it has one. Versions are swapped as they come. `turns` are those of the plugin, for all of its controllers
+/// together.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     turns: PluginTurns,
     kind: Kind,
     mut versions: watch::Receiver<Arc<LivePlugin>>,
     stop: CancellationToken,
-) {
+) -> Option<Abandoned> {
     let plugin = Arc::clone(&versions.borrow_and_update());
     let name = &plugin.prepared.manifest().name;
     let gate = shared.health.gate(gate_name(name, &kind), "setting up");
@@ -55,11 +57,11 @@ pub(crate) async fn run(
         let wrong = |problem| gate.set(Err(problem));
         tokio::select! {
             () = set_up(&shared, &version, &kind, wrong) => break version,
-            () = stop.cancelled() => return,
-            changed = versions.changed() => if changed.is_err() { return },
+            () = stop.cancelled() => return None,
+            changed = versions.changed() => if changed.is_err() { return None },
         }
     };
-    ControllerLoop::new(shared, turns, kind, ready, gate).run(versions, stop).await;
+    ControllerLoop::new(shared, turns, kind, ready, gate).run(versions, stop).await
 }
 
 /// Names the gate of one controller: the same for the controller that opens it and for whoever waits for it.
@@ -233,7 +235,11 @@ impl ControllerLoop {
         }
     }
 
-    async fn run(mut self, mut versions: watch::Receiver<Arc<LivePlugin>>, stop: CancellationToken) {
+    async fn run(
+        mut self,
+        mut versions: watch::Receiver<Arc<LivePlugin>>,
+        stop: CancellationToken,
+    ) -> Option<Abandoned> {
         loop {
             self.take_in();
             self.take_over();
@@ -257,6 +263,14 @@ impl ControllerLoop {
         while let Some(ended) = self.passes.join_next().await {
             self.finish(ended);
         }
+        self.abandoned()
+    }
+
+    /// What this controller leaves behind.
+    fn abandoned(&self) -> Option<Abandoned> {
+        let finalizer = self.plugin.prepared.manifest().controllers[self.at].finalizer.clone()?;
+        let objects = self.view.primaries_with(&finalizer);
+        Some(Abandoned { plugin: self.plugin_name().clone(), kind: self.kind.clone(), finalizer, objects })
     }
 
     /// Turns news about related objects into keys, and forgets children that are gone.

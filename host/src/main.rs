@@ -1,5 +1,6 @@
 //! `pilothouse`: parse the command line, run the command, return its exit code.
 
+mod abandoned;
 mod cli;
 mod controller;
 mod metrics;

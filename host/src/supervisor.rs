@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::abandoned::{Abandoned, AbandonedKinds};
 use crate::controller;
 use crate::metrics::Metrics;
 use crate::plugins::{LivePlugin, LiveSet};
@@ -60,7 +61,8 @@ pub(crate) async fn supervise(
     mut live: watch::Receiver<Arc<LiveSet>>,
     stop: CancellationToken,
 ) {
-    let mut tasks = JoinSet::new();
+    let mut tasks: JoinSet<Option<Abandoned>> = JoinSet::new();
+    let mut abandoned = AbandonedKinds::default();
     let mut running: HashMap<(PluginName, Kind), Running> = HashMap::new();
     // Controllers that are ending, by kind: their successor waits for the last pass, so that no key ever has two. The
     // version does not count, as objects are the same in all.
@@ -83,6 +85,7 @@ pub(crate) async fn supervise(
         ending.retain(|_, ended| !ended.is_cancelled());
         for plugin in wanted.values() {
             for key in controllers_of(plugin) {
+                abandoned.take_up(&key.1, finalizer_of(plugin, &key.1));
                 if let Some(controller) = running.get(&key) {
                     controller.versions.send_if_modified(|current| {
                         let new = !Arc::ptr_eq(current, plugin);
@@ -109,7 +112,7 @@ pub(crate) async fn supervise(
                     if let Some(predecessor) = predecessor {
                         predecessor.cancelled().await;
                     }
-                    controller::run(shared, turns, kind, receiver, token).await;
+                    controller::run(shared, turns, kind, receiver, token).await
                 });
                 running.insert(key, controller);
             }
@@ -117,10 +120,18 @@ pub(crate) async fn supervise(
         tokio::select! {
             () = stop.cancelled() => break,
             changed = live.changed() => if changed.is_err() { break },
-            Some(ended) = tasks.join_next(), if !tasks.is_empty() => report(ended),
+            Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+                let Some(left) = report(ended) else { continue };
+                // Whoever was loaded meanwhile has taken up what was left by the one before it.
+                let live = live.borrow();
+                if !live.values().any(|plugin| finalizer_of(plugin, &left.kind) == Some(&left.finalizer)) {
+                    abandoned.add(left, &shared.metrics);
+                }
+            }
         }
     }
     stop.cancel();
+    // What is left behind now is taken up by the next host.
     while let Some(ended) = tasks.join_next().await {
         report(ended);
     }
@@ -132,10 +143,19 @@ fn controllers_of(plugin: &Arc<LivePlugin>) -> Vec<(PluginName, Kind)> {
     kinds.map(|kind| (manifest.name.clone(), kind)).collect()
 }
 
-fn report(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        tracing::error!(%error, "a controller ended by a panic, which is a bug of the host");
+fn finalizer_of<'a>(plugin: &'a LivePlugin, kind: &Kind) -> Option<&'a str> {
+    let mut controllers = plugin.prepared.manifest().controllers.iter();
+    controllers.find(|controller| controller.primary.kind().is_version_of(kind))?.finalizer.as_deref()
+}
+
+fn report(ended: Result<Option<Abandoned>, tokio::task::JoinError>) -> Option<Abandoned> {
+    match ended {
+        Ok(left) => left,
+        Err(error) => {
+            if error.is_panic() {
+                tracing::error!(%error, "a controller ended by a panic, which is a bug of the host");
+            }
+            None
+        }
     }
 }

@@ -147,6 +147,12 @@ impl View {
         self.primaries.iter().flat_map(|watch| watch.store().keys()).collect()
     }
 
+    /// How many primaries hold this finalizer.
+    pub(crate) fn primaries_with(&self, finalizer: &str) -> usize {
+        let holds = |object: &Object| object.meta().finalizers.iter().any(|held| **held == *finalizer);
+        self.primaries.iter().map(|watch| watch.store().select(holds).len()).sum()
+    }
+
     /// What there is around a primary, now.
     pub(crate) fn snapshot(&self, primary: Arc<Object>) -> Snapshot {
         let uid = &primary.meta().uid;

@@ -10,7 +10,7 @@
 //! - Each response is handed to the [`Sink`] before the next write begins, so that no pass acts on a store older than
 //!   the host's own writes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -122,13 +122,16 @@ pub struct Applier {
     plugin: PluginName,
     /// By UID of the child.
     memory: Mutex<HashMap<Arc<str>, Memory>>,
+    /// UIDs of primaries whose namespace is being deleted. Nothing takes that back while they live, so that nothing is
+    /// created for them again and they only finalize.
+    doomed: Mutex<HashSet<Arc<str>>>,
 }
 
 impl Applier {
     /// An applier for this plugin, under the plugin's field manager.
     pub fn new(writer: &Writer, plugin: PluginName) -> Self {
         let writer = writer.with_manager(&plugin.field_manager());
-        Self { writer, plugin, memory: Mutex::default() }
+        Self { writer, plugin, memory: Mutex::default(), doomed: Mutex::default() }
     }
 
     /// The writer with the plugin's field manager.
@@ -139,13 +142,16 @@ impl Applier {
     /// Carries out these writes. When the future is dropped the write under way may or may not happen, and those
     /// behind it do not; the next pass finds out.
     pub async fn apply(&self, writes: &[Write], cx: ApplyContext<'_>) -> Report {
+        let primary = cx.primary.meta();
+        let own = primary.namespace.as_deref().map(str::to_owned);
+        let doomed = self.doomed().contains(&primary.uid).then(|| own.clone());
         let mut run = Run {
             applier: self,
             cx,
             seen: Seen::new(cx.children.iter().chain(cx.related)),
             troubles: 0,
             stopped: None,
-            terminating: BTreeSet::new(),
+            terminating: doomed.into_iter().collect(),
         };
         let mut report = Report::default();
         for write in writes {
@@ -156,13 +162,17 @@ impl Applier {
             });
             report.entries.push(Entry { index: write.index, result });
         }
+        if own.is_some() && run.terminating.contains(&own) {
+            self.doomed().insert(primary.uid.clone());
+        }
         report
     }
 
-    /// Drops what is remembered of a child that is gone. Without it the memory would grow with each child that ever
-    /// was.
+    /// Drops what is remembered of a child or primary that is gone. Without it the memory would grow with each that
+    /// ever was.
     pub fn forget(&self, uid: &str) {
         self.remembered().remove(uid);
+        self.doomed().remove(uid);
     }
 
     /// Children that something is remembered of.
@@ -173,6 +183,10 @@ impl Applier {
     fn remembered(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Memory>> {
         // Nothing panics while it holds the lock; and a memory is true or gone.
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn doomed(&self) -> std::sync::MutexGuard<'_, HashSet<Arc<str>>> {
+        self.doomed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn recall(&self, object: &Object) -> Option<Memory> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pilothouse_model::kind::Kind;
 use pilothouse_model::names::{Digest, Generation, PluginName};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -28,6 +29,11 @@ struct ReasonLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    kind: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CodeLabel {
     code: &'static str,
 }
@@ -40,6 +46,7 @@ pub(crate) struct PluginFamilies {
     failures: Family<ReasonLabel, Counter>,
     not_serving: Family<ReasonLabel, Gauge>,
     prepared: Family<CodeLabel, Counter>,
+    left: Family<KindLabel, Gauge>,
 }
 
 impl PluginFamilies {
@@ -51,6 +58,7 @@ impl PluginFamilies {
             failures: Family::default(),
             not_serving: Family::default(),
             prepared: Family::default(),
+            left: Family::default(),
         };
         registry.register(
             "pilothouse_plugin_loaded",
@@ -83,6 +91,11 @@ impl PluginFamilies {
             "Components made callable: from the cache of compiled code, or compiled",
             families.prepared.clone(),
         );
+        registry.register(
+            "pilothouse_finalizers_left",
+            "Objects that hold the finalizer of a plugin that is gone, as counted when it went",
+            families.left.clone(),
+        );
         families
     }
 
@@ -106,6 +119,15 @@ impl PluginFamilies {
         serving.generation.set(gauge(generation.0));
         serving.code_bytes.set(gauge(code_bytes));
         serving
+    }
+
+    /// So many objects of a kind hold the finalizer of a plugin that is gone; the series ends when the handle is
+    /// dropped. There is one for each kind, whatever its version.
+    pub(crate) fn holds(&self, kind: &Kind, objects: usize) -> Held {
+        let dot = if kind.group.is_empty() { "" } else { "." };
+        let held = Series::new(&self.left, KindLabel { kind: format!("{}{dot}{}", kind.kind, kind.group) });
+        held.set(i64::try_from(objects).unwrap_or(i64::MAX));
+        Held(held)
     }
 
     /// A component was made callable, from the cache or by compiling it.
@@ -139,3 +161,7 @@ pub(crate) struct Serving {
     generation: Series<PluginLabel, Gauge>,
     code_bytes: Series<PluginLabel, Gauge>,
 }
+
+/// The series of objects that were left behind.
+#[derive(Debug)]
+pub(crate) struct Held(#[expect(dead_code, reason = "kept until it is dropped")] Series<KindLabel, Gauge>);

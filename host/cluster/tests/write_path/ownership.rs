@@ -168,6 +168,12 @@ async fn redpanda_1043_creations_in_a_terminating_namespace_are_recognised_and_n
     assert_eq!(short(&report), ["Terminating"; 5]);
     assert!(report.rejected().all(|rejected| rejected.reason.is_transient()));
     assert_eq!(world.spent_since(&before)["apply"], 1, "the first refusal answers for the others");
+    let before = world.spent();
+    assert_eq!(short(&world.pass(vec![apply(&wanted())]).await), ["Terminating"]);
+    assert_eq!(world.spent_since(&before), [("get", 1)].into(), "and for all passes that follow");
+    world.applier.forget(&world.primary.meta().uid);
+    assert_eq!(short(&world.pass(vec![apply(&wanted())]).await), ["Terminating"]);
+    assert_eq!(world.spent_since(&before)["apply"], 1, "it is not remembered longer than the primary lives");
     world.edit("ConfigMap", "held", &json!({"metadata": {"finalizers": null}})).await;
 }
 
