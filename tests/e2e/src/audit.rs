@@ -32,10 +32,16 @@ impl World {
 
     /// Everybody's requests in the test's namespace, answered after this mark and before now.
     pub async fn events_since(&self, mark: Mark) -> Vec<AuditEvent> {
-        let Mark(end) = self.mark().await;
+        let end = self.mark().await;
+        self.events_between(mark, Some(end))
+    }
+
+    /// Those after `begin` and before `end`, or as far as the log has come: for namespaces in which nothing can be
+    /// created any more to mark the end.
+    pub fn events_between(&self, begin: Mark, end: Option<Mark>) -> Vec<AuditEvent> {
         let mut events = self.plane.audit_events().unwrap();
-        events.truncate(end);
-        events.drain(..=mark.0);
+        events.truncate(end.map_or(usize::MAX, |Mark(end)| end));
+        events.drain(..=begin.0);
         events.retain(|event| event.namespace == self.namespace);
         events
     }

@@ -13,7 +13,8 @@
 //! - `failure`: `{"invalid": …}` or `{"retry": …}`.
 //! - `behaviour`: `trap`, `loop` or `allocate`. `work`: that many turns of a loop.
 //! - `deleting`: the script of the passes that finalize; left out, they release.
-//! - `onVersion`: by version of the plugin, fields that replace those above.
+//! - `onVersion`: by version of the plugin, fields that replace those above. `onLast`: the same, by the reason of the
+//!   first action that failed in the pass before.
 //!
 //! `$(now)`, `$(seed)`, `$(name)`, `$(namespace)` and `$(uid)` in any string of it stand for what the pass was given,
 //! and a string `$(fill:N)` for N characters.
@@ -80,8 +81,11 @@ impl Guest for Scripted {
             script => script.clone(),
         };
         let version = written()["version"].as_str().unwrap_or_default().to_owned();
-        if let Some(replaced) = script["onVersion"][version].as_object().cloned() {
-            replaced.into_iter().for_each(|(field, value)| script[field] = value);
+        let last = observed.last.first().map_or("", |rejected| rejected.reason.as_str());
+        for replaced in [script["onVersion"][version].clone(), script["onLast"][last].clone()] {
+            for (field, value) in replaced.as_object().into_iter().flatten() {
+                script[field] = value.clone();
+            }
         }
         fill_in(&mut script, &desired, &primary["metadata"]);
         perform(&script, &observed)

@@ -5,5 +5,6 @@
 //! What needs no host, only the API server and one part of it, is in `host/cluster/tests`; what needs minutes is in
 //! `tests/faults`.
 
+mod deletion;
 mod ownership;
 mod quiet;

@@ -194,8 +194,12 @@ async fn five_resyncs_after_convergence_write_nothing_and_what_cannot_converge_i
 
     let keys = normalised.len() + 2;
     // The controllers of Kubernetes write their statuses, and each wakes a pass.
-    resyncs(&host, "scripted/Scripted", keys, 1).await;
-    let controllers = [("scripted/Scripted", keys), ("hopeless/Hopeless", hopeless.len()), ("bare/Bare", 1)];
+    resyncs(&host, "scripted/Scripted.test.pilothouse.dev", keys, 1).await;
+    let controllers = [
+        ("scripted/Scripted.test.pilothouse.dev", keys),
+        ("hopeless/Hopeless.test.pilothouse.dev", hopeless.len()),
+        ("bare/Bare.test.pilothouse.dev", 1),
+    ];
     let all_passes = async |host: &Host| {
         let metrics = host.metrics().await.unwrap();
         controllers.map(|(controller, _)| {
@@ -215,7 +219,7 @@ async fn five_resyncs_after_convergence_write_nothing_and_what_cannot_converge_i
     let versions = snapshot().await;
     let since = condition(&world.get(SCRIPTED, "strimzi-13079").await.unwrap(), "Ready");
     let (mark, before) = (world.mark().await, all_passes(&host).await);
-    resyncs(&host, "scripted/Scripted", keys, ROUNDS).await;
+    resyncs(&host, "scripted/Scripted.test.pilothouse.dev", keys, ROUNDS).await;
     let after = all_passes(&host).await;
     // Nothing goes round: what cannot converge is tried once in a resync, at most.
     for ((before, after), (controller, keys)) in before.into_iter().zip(after).zip(controllers) {
@@ -248,7 +252,7 @@ async fn five_resyncs_after_convergence_write_nothing_and_what_cannot_converge_i
     // A host that has just started remembers nothing, and writes nothing either.
     let mark = world.mark().await;
     host.restart().await.unwrap();
-    resyncs(&host, "scripted/Scripted", keys, 1).await;
+    resyncs(&host, "scripted/Scripted.test.pilothouse.dev", keys, 1).await;
     let mut writes = world.writes_since(mark).await;
     writes.retain(|write| !write.is_dry_run() && write.resource != "events");
     let writes = by_name(writes);
