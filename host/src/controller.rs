@@ -14,6 +14,7 @@ use pilothouse_cluster::queue::{self, Outcome, PluginTurns, Queue, QueueSettings
 use pilothouse_cluster::status::StatusWriter;
 use pilothouse_model::action::Rejected;
 use pilothouse_model::backoff;
+use pilothouse_model::condition::Reason;
 use pilothouse_model::kind::Kind;
 use pilothouse_model::names::{Key, PluginName};
 use pilothouse_model::settings::{BackoffSettings, Mode};
@@ -196,6 +197,8 @@ struct ControllerLoop {
     next: Option<Next>,
     /// Only of keys whose last pass left something.
     left: HashMap<Key, Left>,
+    /// Keys that somebody holds, and why.
+    held: HashMap<Key, Reason>,
 }
 
 impl ControllerLoop {
@@ -232,6 +235,7 @@ impl ControllerLoop {
             chores: JoinSet::new(),
             next: None,
             left: HashMap::new(),
+            held: HashMap::new(),
         }
     }
 
@@ -290,7 +294,7 @@ impl ControllerLoop {
 
     /// Passes may begin: the plugin is not paused, and what is not in the stores is not there.
     fn may_start(&self) -> bool {
-        self.plugin.settings.mode == Mode::Apply && self.view.is_complete()
+        self.plugin.settings.mode != Mode::Paused && self.view.is_complete()
     }
 
     fn start(&mut self, next: queue::Pass) {
@@ -342,6 +346,7 @@ impl ControllerLoop {
         if ended.ending != Ending::Gone && (changing > 0 || !ended.rejected.is_empty()) {
             self.left.insert(key.clone(), Left { rejected: ended.rejected, changing });
         }
+        self.note_held(&key, ended.held);
         let slowest = Duration::from_millis(self.plugin.settings.backoff.cap_ms);
         pass.finish(outcome(ended.ending, changing, slowest), &ended.written);
         if ended.ending == Ending::Gone && self.view.primary(&key).is_none() {
@@ -350,6 +355,17 @@ impl ControllerLoop {
             if self.view.primary(&key).is_some() {
                 self.inbox.queue.add(key, Wake::change());
             }
+        }
+    }
+
+    fn note_held(&mut self, key: &Key, held: Option<Reason>) {
+        let before = match held {
+            Some(reason) => self.held.insert(key.clone(), reason),
+            None => self.held.remove(key),
+        };
+        if before != held {
+            let count = |reason| self.held.values().filter(|held| **held == reason).count();
+            self.metrics.held(count(Reason::Paused), count(Reason::AwaitingApproval));
         }
     }
 

@@ -10,12 +10,13 @@ use pilothouse_cluster::event::Recorder;
 use pilothouse_cluster::finalizer;
 use pilothouse_cluster::status::{Status, StatusWriter};
 use pilothouse_cluster::write_error::WriteError;
-use pilothouse_model::action::{Event, Failure, RejectReason, Rejected, Severity};
+use pilothouse_model::action::{Event, Rejected, Severity};
 use pilothouse_model::condition::{Reason, Reconciled};
 use pilothouse_model::manifest::Controller;
-use pilothouse_model::names::Key;
+use pilothouse_model::names::{Key, PAUSED_ANNOTATION};
 use pilothouse_model::object::Object;
-use pilothouse_model::plan::{self, LOOK_UP_ROUNDS_MAX, Plan, clip};
+use pilothouse_model::plan::{self, LOOK_UP_ROUNDS_MAX, Plan};
+use pilothouse_model::settings::Mode;
 use pilothouse_sandbox::{CallError, Level, LogLine, Sandbox};
 
 use crate::metrics::controller::ControllerMetrics;
@@ -23,8 +24,10 @@ use crate::plugins::LivePlugin;
 use crate::snapshot::{self, Snapshot};
 use crate::view::View;
 
-/// Longest message in the condition, bytes: what is longer is read in the log.
-const MESSAGE_BYTES_MAX: usize = 1_024;
+use self::verdict::{Verdict, changed_children, judge, releases, write_failed};
+
+mod planned;
+mod verdict;
 
 /// What every pass of a controller needs. Shared, never changed while a pass runs.
 pub(crate) struct Pass {
@@ -76,21 +79,8 @@ pub(crate) struct Ended {
     pub failure: Option<Reason>,
     /// Children are not as the pass saw them any more, by its own hand.
     pub changed_children: bool,
-}
-
-/// A pass that ended before or after its plan, with what is to be said of it.
-struct Verdict {
-    reconciled: Reconciled,
-    ending: Ending,
-}
-
-impl Verdict {
-    fn failed(reason: Reason, ending: Ending, message: &str) -> Self {
-        Self {
-            reconciled: Reconciled { reason, message: clip(message, MESSAGE_BYTES_MAX).to_owned() },
-            ending,
-        }
-    }
+    /// Somebody holds the resource: [`Reason::Paused`] or [`Reason::AwaitingApproval`].
+    pub held: Option<Reason>,
 }
 
 impl Pass {
@@ -102,6 +92,7 @@ impl Pass {
             written: Vec::new(),
             failure: None,
             changed_children: false,
+            held: None,
         };
         let Some(primary) = self.view.primary(key) else { return ended };
         let controller = self.manifest_controller();
@@ -110,6 +101,25 @@ impl Pass {
             // Others' finalizers keep it; garbage collection does the rest.
             return ended;
         }
+        match self.mode(&primary) {
+            Mode::Paused => {
+                self.pause(&primary, &mut ended).await;
+                return ended;
+            }
+            Mode::Plan => {
+                self.run_planned(primary, last, &mut ended).await;
+                return ended;
+            }
+            Mode::Apply => {}
+        }
+        // Left over from plan mode.
+        let primary = match self.clear_plan(&primary, &mut ended).await {
+            Ok(primary) => primary,
+            Err(error) => {
+                self.conclude(&primary, None, write_failed(&error), &mut ended).await;
+                return ended;
+            }
+        };
         let primary = match &controller.finalizer {
             Some(finalizer) if !deleting => {
                 let writer = self.applier.writer();
@@ -137,6 +147,19 @@ impl Pass {
             Err((primary, verdict)) => self.conclude(&primary, None, verdict, &mut ended).await,
         }
         ended
+    }
+
+    fn mode(&self, primary: &Object) -> Mode {
+        let settings = self.plugin.settings.mode;
+        primary.meta().steering.as_ref().map_or(settings, |steering| steering.mode(settings))
+    }
+
+    /// Nothing is done, and nothing but that is said: not even the finalizer is put on or taken off, so that a paused
+    /// resource that somebody deletes stays until it goes on, as in Cluster API.
+    async fn pause(&self, primary: &Arc<Object>, ended: &mut Ended) {
+        let message = format!("nothing is done while the annotation {PAUSED_ANNOTATION} is there");
+        let verdict = Verdict::held(Reason::Paused, Ending::Stuck, &message);
+        self.conclude(primary, None, verdict, ended).await;
     }
 
     /// Calls the guest until it asks no more, and admits what it decided.
@@ -223,7 +246,7 @@ impl Pass {
         for event in &plan.events {
             self.events.record(primary, event);
         }
-        if plan.release && ended.rejected.is_empty() && plan.failure.is_none() {
+        if releases(&plan, &report) {
             self.release(primary, ended).await;
         } else {
             self.conclude(primary, plan.status.as_ref(), verdict, ended).await;
@@ -260,7 +283,10 @@ impl Pass {
     ) {
         let Verdict { reconciled, ending } = verdict;
         ended.ending = ending;
-        let failed = reconciled.reason != Reason::Succeeded;
+        let failed = reconciled.reason.is_failure();
+        if !failed && reconciled.reason != Reason::Succeeded {
+            ended.held = Some(reconciled.reason);
+        }
         if failed {
             ended.failure = Some(reconciled.reason);
             tracing::debug!(reason = reconciled.reason.as_str(), message = reconciled.message, "pass failed");
@@ -366,14 +392,6 @@ impl Pass {
     }
 }
 
-/// Whether the next pass sees other children than this one. A deletion that waits for finalizers says so by an event.
-fn changed_children(report: &Report) -> bool {
-    let changed = |result: &WriteResult| {
-        matches!(result, WriteResult::Written(_) | WriteResult::Deleted { gone: true, .. })
-    };
-    report.entries.iter().any(|entry| changed(&entry.result))
-}
-
 fn is_same_but_for_status(before: &Object, after: &Object) -> bool {
     let metadata = |object: &Object| {
         let mut metadata = object.field("metadata");
@@ -383,46 +401,6 @@ fn is_same_but_for_status(before: &Object, after: &Object) -> bool {
         metadata
     };
     before.meta().generation == after.meta().generation && metadata(before) == metadata(after)
-}
-
-/// What the plan and its report come to. The plugin's own word goes before that of the writes: it is the cause.
-fn judge(plan: &Plan, report: &Report) -> Verdict {
-    match &plan.failure {
-        Some(Failure::Invalid(message)) => {
-            // Only a change helps; but what was to be done all the same is tried again where that may help.
-            let transient = report.rejected().any(|rejected| rejected.reason.is_transient());
-            let ending = if transient { Ending::Failed(report.retry_after) } else { Ending::Stuck };
-            Verdict::failed(Reason::InvalidResource, ending, message)
-        }
-        Some(Failure::Retry(message)) => {
-            Verdict::failed(Reason::PluginFailed, Ending::Failed(report.retry_after), message)
-        }
-        None => {
-            let rejected: Vec<&Rejected> = report.rejected().collect();
-            let Some(first) = rejected.first() else {
-                let requeue = plan.requeue_after_ms.map(Duration::from_millis);
-                return Verdict { reconciled: Reconciled::succeeded(), ending: Ending::Settled(requeue) };
-            };
-            let more = match rejected.len() {
-                1 => String::new(),
-                count => format!(" (and {} more)", count - 1),
-            };
-            let target = first.target.as_ref().map(ToString::to_string).unwrap_or_default();
-            let message = format!("{target}: {}: {}{more}", first.reason.as_str(), first.message);
-            // One write that may soon succeed is reason enough to try soon.
-            let transient = rejected.iter().find(|rejected| rejected.reason.is_transient());
-            let ending = pace(transient.unwrap_or(first).reason, report.retry_after);
-            Verdict::failed(Reason::WriteFailed, ending, &message)
-        }
-    }
-}
-
-fn write_failed(error: &WriteError) -> Verdict {
-    Verdict::failed(Reason::WriteFailed, pace(error.reason(), error.retry_after), &error.to_string())
-}
-
-fn pace(reason: RejectReason, retry_after: Option<Duration>) -> Ending {
-    if reason.is_transient() { Ending::Failed(retry_after) } else { Ending::Refused }
 }
 
 fn log_lines(lines: &[LogLine], dropped: u32) {
@@ -447,39 +425,9 @@ fn seed() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use pilothouse_cluster::apply::Entry;
-    use pilothouse_model::kind::{Kind, Reference};
     use serde_json::json;
 
     use super::*;
-
-    fn report(results: Vec<WriteResult>) -> Report {
-        let entries = (0..).zip(results).map(|(index, result)| Entry { index, result }).collect();
-        Report { entries, retry_after: None }
-    }
-
-    fn rejected(reason: RejectReason) -> WriteResult {
-        let target =
-            Reference { kind: Kind::new("", "v1", "X"), namespace: None, name: "x".into(), uid: None };
-        WriteResult::Rejected(Rejected { index: 0, target: Some(target), reason, message: String::new() })
-    }
-
-    #[test]
-    fn writes_beside_an_invalid_resource_are_tried_again_where_that_may_help() {
-        let plan = Plan { failure: Some(Failure::Invalid("spec.x".to_owned())), ..Plan::default() };
-        let ending = |results| judge(&plan, &report(results)).ending;
-        assert_eq!(ending(vec![]), Ending::Stuck);
-        assert_eq!(ending(vec![rejected(RejectReason::Invalid)]), Ending::Stuck);
-        assert_eq!(ending(vec![rejected(RejectReason::Unavailable)]), Ending::Failed(None));
-    }
-
-    #[test]
-    fn a_child_that_waits_for_its_finalizers_does_not_make_passes_go_round() {
-        let deleted =
-            |gone| report(vec![WriteResult::NoOp, WriteResult::Deleted { uid: "u".to_owned(), gone }]);
-        assert!(!changed_children(&deleted(false)));
-        assert!(changed_children(&deleted(true)));
-    }
 
     #[test]
     fn a_change_that_a_status_write_ran_into_is_no_write_of_ours() {

@@ -24,6 +24,7 @@ use pilothouse_model::plan::{OnImmutable, Operation, Write};
 use serde_json::Value;
 
 use crate::desired;
+use crate::rehearsal::Rehearsal;
 use crate::seen::Seen;
 use crate::write::{Conflicts, Endpoint, Mode, Writer};
 use crate::write_error::{Fault, WriteError};
@@ -132,6 +133,29 @@ impl Applier {
     pub fn new(writer: &Writer, plugin: PluginName) -> Self {
         let writer = writer.with_manager(&plugin.field_manager());
         Self { writer, plugin, memory: Mutex::default(), doomed: Mutex::default() }
+    }
+
+    /// The same, but nothing is stored: what would be changed is recorded. It knows what is remembered of these
+    /// children; what it learns itself is its own until [`Applier::adopt`].
+    #[must_use]
+    pub fn rehearsing(&self, rehearsal: &Arc<Rehearsal>, children: &[Arc<Object>]) -> Self {
+        let memory = self.remembered();
+        let known = children.iter().filter_map(|child| memory.get_key_value(&child.meta().uid));
+        let known = known.map(|(uid, memory)| (Arc::clone(uid), *memory)).collect();
+        drop(memory);
+        Self {
+            writer: self.writer.rehearsing(rehearsal),
+            plugin: self.plugin.clone(),
+            memory: Mutex::new(known),
+            doomed: Mutex::new(self.doomed().clone()),
+        }
+    }
+
+    /// Remembers what a rehearsal without a single write has learnt: all of it is true.
+    pub fn adopt(&self, rehearsed: &Self) {
+        let learnt: Vec<_> =
+            rehearsed.remembered().iter().map(|(uid, memory)| (uid.clone(), *memory)).collect();
+        self.remembered().extend(learnt);
     }
 
     /// The writer with the plugin's field manager.

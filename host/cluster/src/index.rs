@@ -42,8 +42,8 @@ pub struct Delta {
     pub owner: Option<Owner>,
     /// Its controlling owner before, if that was another one.
     pub previous_owner: Option<Owner>,
-    /// Somebody changed what is wanted: it is new, its generation changed (of kinds that have none: anything), or its
-    /// deletion began. Not set by a change of status alone.
+    /// Somebody changed what is wanted: it is new, its generation changed (of kinds that have none: anything), what it
+    /// says to the host by annotations, or its deletion began. Not set by a change of status alone.
     pub edited: bool,
 }
 
@@ -306,6 +306,7 @@ fn delta(change: Change, object: &Object, before: Option<&Meta>) -> Delta {
             || before.generation != meta.generation
             || meta.generation == 0
             || before.deleting != meta.deleting
+            || before.steering != meta.steering
     });
     let previous_owner = before
         .and_then(|before| before.owner.as_ref())

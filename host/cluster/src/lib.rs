@@ -15,10 +15,12 @@
 //!
 //! - [`finalizer`]: on the primary, before its first child
 //! - [`apply`]: the writes of a plan, through [`mod@write`], whose answers [`write_error`] sorts
+//! - [`rehearsal`]: in plan mode, all of that without storing anything; [`annotate`]: what it would have stored
 //! - [`status`]: the primary's, with the host's own condition
 //! - [`event`]: what people shall read about it
 
 pub mod access;
+pub mod annotate;
 pub mod apply;
 mod config;
 mod connect;
@@ -34,6 +36,7 @@ mod immutable;
 mod index;
 mod path;
 pub mod queue;
+pub mod rehearsal;
 pub mod relate;
 mod requests;
 mod seen;

@@ -11,7 +11,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Limited};
 use pilothouse_model::action::RejectReason;
-use pilothouse_model::kind::Kind;
+use pilothouse_model::kind::{Kind, Reference};
 use pilothouse_model::manifest::{Resource, Scope};
 use pilothouse_model::object::Object;
 use pilothouse_model::plan::{Propagation, Write};
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::error::causes;
 use crate::path;
+use crate::rehearsal::Rehearsal;
 use crate::write_error::{Fault, WriteError};
 
 /// Longest that a request may take, here and (as `timeout=5s`) in the API server. An ordinary one takes 5 ms; a
@@ -204,13 +205,13 @@ pub enum Deleted {
     Going(Box<Object>),
 }
 
-struct Call<'a> {
-    verb: Verb,
-    mode: Mode,
-    at: &'a Endpoint<'a>,
-    subresource: Option<&'a str>,
+pub(crate) struct Call<'a> {
+    pub(crate) verb: Verb,
+    pub(crate) mode: Mode,
+    pub(crate) at: &'a Endpoint<'a>,
+    pub(crate) subresource: Option<&'a str>,
     query: &'a str,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// Sends writes under one field manager. Cheap to clone.
@@ -220,6 +221,7 @@ pub struct Writer {
     manager: Arc<str>,
     fence: Arc<dyn Fence>,
     counters: Arc<WriteCounters>,
+    rehearsal: Option<Arc<Rehearsal>>,
 }
 
 impl fmt::Debug for Writer {
@@ -231,7 +233,7 @@ impl fmt::Debug for Writer {
 impl Writer {
     /// A writer over a client that does not retry. `manager` must be a DNS label.
     pub fn new(client: kube::Client, manager: &str, fence: Arc<dyn Fence>) -> Self {
-        Self { client, manager: manager.into(), fence, counters: Arc::default() }
+        Self { client, manager: manager.into(), fence, counters: Arc::default(), rehearsal: None }
     }
 
     /// The same under another field manager; counted together.
@@ -244,6 +246,12 @@ impl Writer {
     #[must_use]
     pub fn with_fence(&self, fence: Arc<dyn Fence>) -> Self {
         Self { fence, ..self.clone() }
+    }
+
+    /// The same, but nothing is stored: what would be changed is recorded.
+    #[must_use]
+    pub fn rehearsing(&self, rehearsal: &Arc<Rehearsal>) -> Self {
+        Self { rehearsal: Some(Arc::clone(rehearsal)), ..self.clone() }
     }
 
     /// Its field manager.
@@ -371,10 +379,14 @@ impl Writer {
 
     /// Sends one request. Dropping the future gives up the answer; the request may have been sent.
     async fn send(&self, call: Call<'_>) -> Result<Vec<u8>, WriteError> {
-        self.send_uncounted(call).await.map_err(|error| self.count(error))
+        let sent = match &self.rehearsal {
+            Some(rehearsal) => rehearsal.play(self, call).await,
+            None => self.send_uncounted(call).await,
+        };
+        sent.map_err(|error| self.count(error))
     }
 
-    async fn send_uncounted(&self, call: Call<'_>) -> Result<Vec<u8>, WriteError> {
+    pub(crate) async fn send_uncounted(&self, call: Call<'_>) -> Result<Vec<u8>, WriteError> {
         let (at, verb, dry) = (call.at, call.verb, call.mode == Mode::DryRun);
         if call.body.len() > REQUEST_BYTES_MAX {
             let message = format!("{at}: {} bytes, at most {REQUEST_BYTES_MAX} can be sent", call.body.len());
@@ -405,6 +417,26 @@ impl Writer {
 }
 
 impl Call<'_> {
+    /// The object that it is about, whatever its UID.
+    pub(crate) fn target(&self) -> Reference {
+        Reference {
+            kind: self.at.resource.kind(),
+            namespace: self.at.namespace.map(str::to_owned),
+            name: self.at.name.to_owned(),
+            uid: None,
+        }
+    }
+
+    /// A look at the same object.
+    pub(crate) fn look(&self) -> Self {
+        Self { verb: Verb::Get, mode: Mode::Store, query: "", body: Vec::new(), ..*self }
+    }
+
+    /// The same as a dry run, with this body.
+    pub(crate) fn rehearsed(&self, body: Vec<u8>) -> Self {
+        Self { mode: Mode::DryRun, body, ..*self }
+    }
+
     fn into_request(self) -> Result<Request<kube::client::Body>, http::Error> {
         let Endpoint { resource, namespace, name } = self.at;
         let mut uri = match self.verb {

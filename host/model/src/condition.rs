@@ -30,9 +30,32 @@ pub enum Reason {
     WriteFailed,
     /// A bug of the host, or the host is shutting down.
     HostFault,
+    /// The annotation `pilothouse.dev/paused` says that nothing be done; nothing was looked at.
+    Paused,
+    /// Plan mode: the message names the hash of a plan that waits to be approved.
+    AwaitingApproval,
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Succeeded,
+        Self::InvalidResource,
+        Self::PluginFailed,
+        Self::PluginTrapped,
+        Self::LimitExceeded,
+        Self::OutcomeRefused,
+        Self::WriteFailed,
+        Self::HostFault,
+        Self::Paused,
+        Self::AwaitingApproval,
+    ];
+
+    /// Something went wrong. What somebody asked for is no failure, though the resource is not reconciled.
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Self::Succeeded | Self::Paused | Self::AwaitingApproval)
+    }
+
     /// The word.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,6 +67,8 @@ impl Reason {
             Self::OutcomeRefused => "OutcomeRefused",
             Self::WriteFailed => "WriteFailed",
             Self::HostFault => "HostFault",
+            Self::Paused => "Paused",
+            Self::AwaitingApproval => "AwaitingApproval",
         }
     }
 }

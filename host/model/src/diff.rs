@@ -29,6 +29,11 @@ impl Print {
         feed.print()
     }
 
+    /// The last 64 bits.
+    pub(crate) fn low_bits(self) -> u64 {
+        u64::try_from(self.0 & u128::from(u64::MAX)).unwrap_or_default()
+    }
+
     /// Of several texts; moving a character from one to the next gives another print.
     pub fn of_texts(texts: &[&str]) -> Self {
         let mut feed = Feed::default();

@@ -3,9 +3,11 @@
 //! - what crosses the border to a plugin: [`action`], [`manifest`], [`settings`]
 //! - what the host knows of the cluster: [`object`], [`kind`], [`names`]
 //! - what it decides: [`plan`] (may this outcome be carried out, and how), [`diff`] (is a write needed, by [`fields`]),
+//!   [`steering`] and [`approval`] (may anything be written now, or only shown, as [`pending`]),
 //!   [`condition`] (which status patch, by [`merge_patch`]), [`backoff`] (when again), [`limits`]
 
 pub mod action;
+pub mod approval;
 pub mod backoff;
 pub mod condition;
 pub mod diff;
@@ -16,9 +18,11 @@ pub mod manifest;
 pub mod merge_patch;
 pub mod names;
 pub mod object;
+pub mod pending;
 pub mod plan;
 pub mod projection;
 pub mod rbac;
 pub mod secret;
 pub mod selector;
 pub mod settings;
+pub mod steering;

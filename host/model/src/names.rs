@@ -13,6 +13,14 @@ pub const MANAGED_LABEL: &str = "pilothouse.dev/managed";
 pub const PLUGIN_LABEL: &str = "pilothouse.dev/plugin";
 /// Annotation on a Secret as a guest sees it: its values are blanked.
 pub const BLANKED_ANNOTATION: &str = "pilothouse.dev/blanked";
+/// Annotation on a primary: with any value but `false` the host leaves it alone.
+pub const PAUSED_ANNOTATION: &str = "pilothouse.dev/paused";
+/// Annotation on a primary: `plan` shows what would be done and does nothing until it is approved.
+pub const MODE_ANNOTATION: &str = "pilothouse.dev/mode";
+/// Annotation on a primary, the host's: what it would do, and the hash of that.
+pub const PLAN_ANNOTATION: &str = "pilothouse.dev/plan";
+/// Annotation on a primary: the hash of the plan that may be carried out.
+pub const APPROVE_ANNOTATION: &str = "pilothouse.dev/approve";
 
 /// Name of a plugin: `manifest.name`, a DNS label of at most 53 characters, so that names made from it (field
 /// manager, label value, Lease) stay below Kubernetes' limit of 63.

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use crate::kind::{Kind, Reference};
 use crate::names::{BLANKED_ANNOTATION, Key};
 use crate::projection::Projection;
+use crate::steering::Steering;
 
 /// In this annotation kubectl's client-side apply keeps a copy of the object, up to 256 KiB.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -50,6 +51,8 @@ pub struct Meta {
     pub deleting: bool,
     /// `metadata.finalizers`.
     pub finalizers: Vec<Box<str>>,
+    /// What annotations say to the host; almost no object has any.
+    pub steering: Option<Arc<Steering>>,
 }
 
 /// A controlling owner.
@@ -451,6 +454,7 @@ impl<'de> Deserialize<'de> for ParsedMetadata {
                         "generation" => meta.generation = read(&raw),
                         "deletionTimestamp" => meta.deleting = raw.get() != "null",
                         "finalizers" => meta.finalizers = read(&raw),
+                        "annotations" => meta.steering = Steering::read(raw.get()).map(Arc::new),
                         "ownerReferences" => {
                             let owners: Vec<OwnerReference> = read(&raw);
                             meta.owner = owners.into_iter().find(|owner| owner.controller == Some(true)).map(

@@ -48,6 +48,8 @@ pub enum Mode {
     /// They are.
     #[default]
     Apply,
+    /// What would be done is shown, and done when somebody has approved it; see [`crate::approval`].
+    Plan,
     /// The plugin is loaded and watched, and no pass runs.
     Paused,
 }

@@ -73,6 +73,7 @@ pub(super) struct ControllerFamilies {
     call_memory: Made<OwnLabel, Gauge>,
     failures: Made<ReasonLabel, Counter>,
     faults: Made<ReasonLabel, Counter>,
+    held: Made<ReasonLabel, Gauge>,
     writes: Made<WriteLabel, Counter>,
 }
 
@@ -100,6 +101,7 @@ impl ControllerFamilies {
             call_memory: Family::default(),
             failures: Family::default(),
             faults: Family::default(),
+            held: Family::default(),
             writes: Family::default(),
         };
         families.register_known(registry);
@@ -159,6 +161,11 @@ impl ControllerFamilies {
             "Calls that trapped or ran into a limit and outcomes that were refused, by reason",
             self.faults.clone(),
         );
+        registry.register(
+            "pilothouse_held_keys",
+            "Resources that are not reconciled because somebody wants it so, by reason",
+            self.held.clone(),
+        );
         registry.register("pilothouse_pass_failures", "Passes that failed, by reason", self.failures.clone());
         registry.register(
             "pilothouse_writes",
@@ -197,6 +204,8 @@ impl ControllerFamilies {
             call_cpu: Series::new(&self.call_cpu, own()),
             call_time: Series::new(&self.call_time, own()),
             call_memory: Series::new(&self.call_memory, own()),
+            paused: Series::new(&self.held, reason(own())("Paused")),
+            awaiting: Series::new(&self.held, reason(own())("AwaitingApproval")),
             failures: Words::new(&self.failures, reason(own())),
             faults: Words::new(&self.faults, reason(own())),
             writes: Words::new(&self.writes, write),
@@ -233,6 +242,8 @@ pub(crate) struct ControllerMetrics {
     call_cpu: Series<OwnLabel, Histogram>,
     call_time: Series<OwnLabel, Histogram>,
     call_memory: Series<OwnLabel, Gauge>,
+    paused: Series<ReasonLabel, Gauge>,
+    awaiting: Series<ReasonLabel, Gauge>,
     failures: Words<ReasonLabel>,
     faults: Words<ReasonLabel>,
     writes: Words<WriteLabel>,
@@ -293,6 +304,13 @@ impl ControllerMetrics {
     /// A call or an outcome failed for this reason, finer than the condition's.
     pub(crate) fn plugin_fault(&self, reason: &'static str) {
         self.faults.count(reason);
+    }
+
+    /// How many resources are paused, and how many wait for an approval.
+    pub(crate) fn held(&self, paused: usize, awaiting: usize) {
+        let gauge = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        self.paused.set(gauge(paused));
+        self.awaiting.set(gauge(awaiting));
     }
 
     /// One write of a pass came to this.

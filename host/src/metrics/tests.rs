@@ -39,6 +39,7 @@ fn busy(metrics: &Metrics, plugin: &str, kind: &Kind) -> ControllerMetrics {
     controller.trapped();
     controller.plugin_fault("Trap");
     controller.write("NoOp");
+    controller.held(2, 1);
     controller.call(&Usage { cpu: Duration::from_millis(1), memory_bytes_peak: 1 << 20, ..Usage::default() });
     controller
 }
@@ -71,6 +72,7 @@ fn the_series_of_a_controller_are_those_of_controller_runtime_and_end_with_it() 
         "workqueue_work_duration_seconds_count{name=\"web/Web.example.com\",controller=\"web/Web.example.com\"} 4",
         "pilothouse_pass_failures_total{plugin=\"web\",controller=\"web/Web.example.com\",reason=\"PluginTrapped\"} 1",
         "pilothouse_plugin_faults_total{plugin=\"web\",controller=\"web/Web.example.com\",reason=\"Trap\"} 1",
+        "pilothouse_held_keys{plugin=\"web\",controller=\"web/Web.example.com\",reason=\"Paused\"} 2",
         "pilothouse_plugin_call_memory_bytes{plugin=\"web\",controller=\"web/Web.example.com\"} 1048576",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");

@@ -1,0 +1,123 @@
+//! What a pass comes to: the host's own condition, and when the key is looked at again.
+
+use std::time::Duration;
+
+use pilothouse_cluster::apply::{Report, WriteResult};
+use pilothouse_cluster::write_error::WriteError;
+use pilothouse_model::action::{Failure, RejectReason, Rejected};
+use pilothouse_model::condition::{Reason, Reconciled};
+use pilothouse_model::plan::{Plan, clip};
+
+use super::Ending;
+
+/// Longest message in the condition, bytes: what is longer is read in the log.
+const MESSAGE_BYTES_MAX: usize = 1_024;
+
+/// A pass that ended before or after its plan, with what is to be said of it.
+pub(super) struct Verdict {
+    pub(super) reconciled: Reconciled,
+    pub(super) ending: Ending,
+}
+
+impl Verdict {
+    pub(super) fn failed(reason: Reason, ending: Ending, message: &str) -> Self {
+        Self {
+            reconciled: Reconciled { reason, message: clip(message, MESSAGE_BYTES_MAX).to_owned() },
+            ending,
+        }
+    }
+
+    /// Somebody does not want it to be reconciled now.
+    pub(super) fn held(reason: Reason, ending: Ending, message: &str) -> Self {
+        Self::failed(reason, ending, message)
+    }
+}
+
+/// Whether the next pass sees other children than this one. A deletion that waits for finalizers says so by an event.
+pub(super) fn changed_children(report: &Report) -> bool {
+    let changed = |result: &WriteResult| {
+        matches!(result, WriteResult::Written(_) | WriteResult::Deleted { gone: true, .. })
+    };
+    report.entries.iter().any(|entry| changed(&entry.result))
+}
+
+/// Whether the finalizer goes: the plugin says so, and nothing that it asked for besides is left undone.
+pub(super) fn releases(plan: &Plan, report: &Report) -> bool {
+    plan.release && plan.failure.is_none() && report.rejected().next().is_none()
+}
+
+/// What the plan and its report come to. The plugin's own word goes before that of the writes: it is the cause.
+pub(super) fn judge(plan: &Plan, report: &Report) -> Verdict {
+    match &plan.failure {
+        Some(Failure::Invalid(message)) => {
+            // Only a change helps; but what was to be done all the same is tried again where that may help.
+            let transient = report.rejected().any(|rejected| rejected.reason.is_transient());
+            let ending = if transient { Ending::Failed(report.retry_after) } else { Ending::Stuck };
+            Verdict::failed(Reason::InvalidResource, ending, message)
+        }
+        Some(Failure::Retry(message)) => {
+            Verdict::failed(Reason::PluginFailed, Ending::Failed(report.retry_after), message)
+        }
+        None => {
+            let rejected: Vec<&Rejected> = report.rejected().collect();
+            let Some(first) = rejected.first() else {
+                let requeue = plan.requeue_after_ms.map(Duration::from_millis);
+                return Verdict { reconciled: Reconciled::succeeded(), ending: Ending::Settled(requeue) };
+            };
+            let more = match rejected.len() {
+                1 => String::new(),
+                count => format!(" (and {} more)", count - 1),
+            };
+            let target = first.target.as_ref().map(ToString::to_string).unwrap_or_default();
+            let message = format!("{target}: {}: {}{more}", first.reason.as_str(), first.message);
+            // One write that may soon succeed is reason enough to try soon.
+            let transient = rejected.iter().find(|rejected| rejected.reason.is_transient());
+            let ending = pace(transient.unwrap_or(first).reason, report.retry_after);
+            Verdict::failed(Reason::WriteFailed, ending, &message)
+        }
+    }
+}
+
+pub(super) fn write_failed(error: &WriteError) -> Verdict {
+    Verdict::failed(Reason::WriteFailed, pace(error.reason(), error.retry_after), &error.to_string())
+}
+
+fn pace(reason: RejectReason, retry_after: Option<Duration>) -> Ending {
+    if reason.is_transient() { Ending::Failed(retry_after) } else { Ending::Refused }
+}
+
+#[cfg(test)]
+mod tests {
+    use pilothouse_cluster::apply::Entry;
+    use pilothouse_model::kind::{Kind, Reference};
+
+    use super::*;
+
+    fn report(results: Vec<WriteResult>) -> Report {
+        let entries = (0..).zip(results).map(|(index, result)| Entry { index, result }).collect();
+        Report { entries, retry_after: None }
+    }
+
+    fn rejected(reason: RejectReason) -> WriteResult {
+        let target =
+            Reference { kind: Kind::new("", "v1", "X"), namespace: None, name: "x".into(), uid: None };
+        WriteResult::Rejected(Rejected { index: 0, target: Some(target), reason, message: String::new() })
+    }
+
+    #[test]
+    fn writes_beside_an_invalid_resource_are_tried_again_where_that_may_help() {
+        let plan = Plan { failure: Some(Failure::Invalid("spec.x".to_owned())), ..Plan::default() };
+        let ending = |results| judge(&plan, &report(results)).ending;
+        assert_eq!(ending(vec![]), Ending::Stuck);
+        assert_eq!(ending(vec![rejected(RejectReason::Invalid)]), Ending::Stuck);
+        assert_eq!(ending(vec![rejected(RejectReason::Unavailable)]), Ending::Failed(None));
+    }
+
+    #[test]
+    fn a_child_that_waits_for_its_finalizers_does_not_make_passes_go_round() {
+        let deleted =
+            |gone| report(vec![WriteResult::NoOp, WriteResult::Deleted { uid: "u".to_owned(), gone }]);
+        assert!(!changed_children(&deleted(false)));
+        assert!(changed_children(&deleted(true)));
+    }
+}
