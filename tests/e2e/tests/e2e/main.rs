@@ -9,6 +9,7 @@ mod crash;
 mod deletion;
 mod deploy;
 mod drift;
+mod held;
 mod hostile;
 mod hot_reload;
 mod image;
