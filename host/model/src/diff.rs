@@ -9,7 +9,7 @@
 //! 4. Nothing is remembered and 3 cannot tell: ask with a dry run, and compare what would come of it ([`unchanged`]).
 //! 5. Otherwise: write.
 
-use std::io;
+use std::{fmt, io};
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -41,6 +41,13 @@ impl Print {
             feed.text(text);
         }
         feed.print()
+    }
+}
+
+/// 16 hexadecimal digits of it: part of names.
+impl fmt::Display for Print {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.low_bits())
     }
 }
 

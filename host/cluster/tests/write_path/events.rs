@@ -87,3 +87,40 @@ async fn an_event_that_the_server_has_dropped_is_made_anew() {
     drop(recorder);
     running.await.unwrap();
 }
+
+#[tokio::test]
+async fn what_is_said_again_after_a_restart_goes_on_being_the_same_event() {
+    let world = World::new("event").await;
+    let uid = world.primary.meta().uid.clone();
+    let mut counts = Vec::new();
+    for life in 0..3 {
+        let (recorder, task) = recorder(&world.writer, &format!("host-{life}"));
+        let running = tokio::spawn(task.run());
+        recorder.record(&world.primary, &event("m"));
+        tokio::time::timeout(DEADLINE, recorder.flush()).await.expect("the event is written");
+        assert_eq!((recorder.counters().written(), recorder.counters().failed()), (1, 0), "life {life}");
+        let found = events(&world, &world.namespace, &uid).await;
+        assert_eq!(found.len(), 1, "life {life}: {found:#?}");
+        counts.push(found[0]["series"]["count"].as_u64().unwrap_or(1));
+        drop(recorder);
+        running.await.unwrap();
+    }
+    assert_eq!(counts, [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn all_that_was_recorded_before_a_flush_is_written_after_it() {
+    let world = World::new("event").await;
+    let (recorder, task) = recorder(&world.writer, "host-0");
+    let running = tokio::spawn(task.run());
+    for at in 0..20 {
+        recorder.record(&world.primary, &event(&at.to_string()));
+    }
+    tokio::time::timeout(DEADLINE, recorder.flush()).await.expect("they are written");
+    let found = events(&world, &world.namespace, &world.primary.meta().uid).await;
+    assert_eq!(found.len(), 20);
+    // Without the task there is nobody to wait for.
+    running.abort();
+    let _ = running.await;
+    tokio::time::timeout(DEADLINE, recorder.flush()).await.expect("nobody writes any more");
+}
