@@ -3,6 +3,7 @@
 mod abandoned;
 mod cli;
 mod controller;
+mod log;
 mod metrics;
 mod plugins;
 mod reconcile;

@@ -11,16 +11,16 @@ use anyhow::{Context as _, anyhow};
 use pilothouse_cluster::queue::Scheduler;
 use pilothouse_cluster::watches::Watches;
 use pilothouse_cluster::write::{AlwaysOpen, Writer};
-use pilothouse_cluster::{Cluster, ConnectOptions, LOG_DIRECTIVES, event};
+use pilothouse_cluster::{Cluster, ConnectOptions, event};
 use pilothouse_sandbox::{CompileLimits, Compiler, Sandbox, SandboxOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
-use crate::cli::run::{LogFormat, RunConfig};
+use crate::cli::run::RunConfig;
+use crate::log;
 use crate::metrics::Metrics;
 use crate::plugins::Loader;
 use crate::serve::{self, Health};
@@ -34,6 +34,9 @@ const FOUND_MAX: usize = 16;
 const PASSES_MAX: usize = 64;
 /// Passes that run get this long to end, less than the 30 s that kubelet gives a pod.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(20);
+/// Events of the last passes get this long to be written; then the rest is lost. Together with the passes less than
+/// kubelet's 30 s.
+const EVENTS_DEADLINE: Duration = Duration::from_secs(5);
 /// The very program that runs, also when its file has been replaced since.
 const PROGRAM: &str = "/proc/self/exe";
 /// Field manager of what the host writes for itself.
@@ -51,7 +54,7 @@ pub(crate) enum RunError {
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(config: RunConfig) -> Result<(), RunError> {
     limit_arenas();
-    start_log(config.log_format);
+    log::start(config.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -73,16 +76,6 @@ fn limit_arenas() {
         let name = arguments.next().unwrap_or_else(|| "pilothouse".into());
         let error = Command::new(PROGRAM).arg0(name).args(arguments).env(ARENAS, "2").exec();
         eprintln!("{PROGRAM} cannot be started anew: {error}");
-    }
-}
-
-fn start_log(format: LogFormat) {
-    let wanted = std::env::var("PILOTHOUSE_LOG").unwrap_or_else(|_| "info".to_owned());
-    let filter = EnvFilter::builder().parse_lossy(format!("{wanted},{LOG_DIRECTIVES}"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
     }
 }
 
@@ -129,6 +122,7 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
     metrics.read_from().cluster(&cluster);
     metrics.read_from().watches(&watches);
     metrics.read_from().events(events.counters());
+    let last_events = events.clone();
     let shared = Arc::new(Shared {
         watches,
         scheduler: Scheduler::new(PASSES_MAX),
@@ -172,6 +166,9 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
     if tokio::time::timeout(SHUTDOWN_DEADLINE, &mut supervisor).await.is_err() {
         tracing::warn!("passes did not end within {} s and are cut short", SHUTDOWN_DEADLINE.as_secs());
         supervisor.abort();
+    }
+    if tokio::time::timeout(EVENTS_DEADLINE, last_events.flush()).await.is_err() {
+        tracing::warn!("the last events were not written within {} s", EVENTS_DEADLINE.as_secs());
     }
     tracing::info!("ended");
     ended
