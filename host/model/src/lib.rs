@@ -12,6 +12,7 @@ pub mod backoff;
 pub mod condition;
 pub mod diff;
 pub mod fields;
+pub mod interests;
 pub mod kind;
 pub mod limits;
 pub mod manifest;

@@ -58,7 +58,71 @@ pub fn expand(template: &str, primary: &Meta) -> Result<String, SelectorError> {
     Ok(text)
 }
 
+/// What a template selects whatever the primary is, for the API server to select by: what it leaves out never enters
+/// a cache. Requirements without `$(…)` as they are, and of those with one that a label is there. Fails as
+/// [`Selector::parse`] would.
+pub fn common(template: &str) -> Result<String, SelectorError> {
+    let parts = split(template).into_iter().map(|part| {
+        if !part.contains("$(") {
+            return Ok(Some(part.trim().to_owned()));
+        }
+        Ok(filled_key(part)?)
+    });
+    let mut common: Vec<String> =
+        parts.collect::<Result<Vec<_>, SelectorError>>()?.into_iter().flatten().collect();
+    // In one form, so that rules that select the same share a watch.
+    common.sort();
+    common.dedup();
+    Ok(common.join(","))
+}
+
+/// The label by whose value a template tells the objects of one primary from those of another: `app` in
+/// `tier=front,app=$(name)`. None if there is none.
+pub fn telling_label(template: &str) -> Option<String> {
+    split(template).into_iter().filter(|part| part.contains("$(")).find_map(|part| filled_key(part).ok()?)
+}
+
+/// The key of a requirement whose values are filled in, if the label must be there and the key itself is not filled in.
+fn filled_key(part: &str) -> Result<Option<String>, SelectorError> {
+    let filled = |value: &str| {
+        let example =
+            Meta { name: value.into(), namespace: Some(value.into()), uid: value.into(), ..Meta::default() };
+        Selector::parse(&expand(part, &example)?)
+    };
+    let keys = |selector: Selector| {
+        selector.0.into_iter().find(|one| matches!(one.test, Test::In(_))).map(|one| one.key)
+    };
+    let (one, other) = (keys(filled("a")?), keys(filled("b")?));
+    Ok(one.filter(|key| other.as_ref() == Some(key)))
+}
+
+/// A requirement by which the objects that a selector may match can be looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold<'a> {
+    /// The label has one of these values.
+    Values(&'a str, &'a BTreeSet<String>),
+    /// The label is there.
+    Present(&'a str),
+}
+
 impl Selector {
+    /// Everything to look up by; none: any object may match.
+    pub fn holds(&self) -> impl Iterator<Item = Hold<'_>> {
+        self.0.iter().filter_map(|Requirement { key, test }| match test {
+            Test::In(values) => Some(Hold::Values(key, values)),
+            Test::Exists | Test::Above(_) | Test::Below(_) => Some(Hold::Present(key)),
+            Test::Absent | Test::NotIn(_) => None,
+        })
+    }
+
+    /// The values that a label must have one of, if it must.
+    pub fn values(&self, label: &str) -> Option<&BTreeSet<String>> {
+        self.holds().find_map(|hold| match hold {
+            Hold::Values(key, values) if key == label => Some(values),
+            _ => None,
+        })
+    }
+
     /// Reads kubectl's syntax, for example `app=web,tier in (front, back),!canary`.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let error = |problem| SelectorError { selector: text.to_owned(), problem };
@@ -227,6 +291,33 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn what_a_template_selects_for_every_primary_is_told_apart() {
+        for (template, expected, label) in [
+            ("app=web", "app=web", None),
+            ("", "", None),
+            ("tier in (b, a), app=$(name)", "app,tier in (b, a)", Some("app")),
+            ("app in ($(name), x-$(uid)),!canary", "!canary,app", Some("app")),
+            ("app!=$(name)", "", None),
+            ("app notin ($(name)),in=$(namespace)", "in", Some("in")),
+            ("of-$(name)=yes", "", None),
+            ("of-$(name)", "", None),
+        ] {
+            assert_eq!(common(template).unwrap(), expected, "{template}");
+            assert_eq!(telling_label(template).as_deref(), label, "{template}");
+        }
+        assert!(common("app=$(nam)").is_err());
+    }
+
+    #[test]
+    fn objects_are_looked_up_by_what_must_be_there() {
+        let selector = Selector::parse("a in (x, y),b,c!=z,!d,e>1").unwrap();
+        let values = BTreeSet::from(["x".to_owned(), "y".to_owned()]);
+        let holds: Vec<_> = selector.holds().collect();
+        assert_eq!(holds, [Hold::Values("a", &values), Hold::Present("b"), Hold::Present("e")]);
+        assert_eq!((selector.values("a"), selector.values("b")), (Some(&values), None));
     }
 
     #[test]
