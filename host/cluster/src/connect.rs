@@ -9,6 +9,7 @@ use kube::Client;
 use pilothouse_model::backoff;
 use pilothouse_model::settings::BackoffSettings;
 
+use crate::answer;
 use crate::config::{ConnectError, ConnectOptions, Source};
 use crate::error::ReadError;
 use crate::random;
@@ -24,6 +25,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 const PROBE_BACKOFF: BackoffSettings = BackoffSettings { base_ms: 250, cap_ms: 5_000 };
 /// While the API server stays away it is said again after this many questions, about every five minutes.
 const PROBES_PER_REMINDER: u32 = 60;
+/// One document of discovery: 100 KiB for the largest group there is.
+const DOCUMENT_BYTES_MAX: usize = 8 << 20;
 /// What `kube` logs by itself holds whole bodies, Secrets included, and repeats what this crate says once. Directives
 /// for the log filter of whoever owns it.
 pub const LOG_DIRECTIVES: &str = "kube_client=off,kube_runtime=off";
@@ -108,11 +111,11 @@ impl Cluster {
         }
     }
 
-    /// The body of the answer to one GET.
+    /// The body of the answer to one GET of a document, not of objects.
     pub(crate) async fn get_text(&self, path: &str, timeout: Duration) -> Result<String, ReadError> {
         let request =
             Request::get(path).body(Vec::new()).map_err(|error| ReadError::Malformed(error.to_string()))?;
-        read_text(&self.0.reader, request, timeout).await
+        answer::text(&self.0.reader, request, timeout, DOCUMENT_BYTES_MAX).await
     }
 
     /// Address of the API server.
@@ -177,16 +180,4 @@ async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
-}
-
-/// The body of the answer to one request that reads.
-pub(crate) async fn read_text(
-    client: &Client,
-    request: Request<Vec<u8>>,
-    timeout: Duration,
-) -> Result<String, ReadError> {
-    match tokio::time::timeout(timeout, client.request_text(request)).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(ReadError::Unreachable(format!("nothing came within {} s", timeout.as_secs()))),
-    }
 }

@@ -35,6 +35,14 @@ pub enum ReadError {
         /// Its words.
         message: String,
     },
+    /// More than this many bytes: ask for fewer objects.
+    #[error(
+        "more than {bytes_max} bytes: ask for fewer objects, or for fewer of their fields by a projection"
+    )]
+    TooLarge {
+        /// What would be right.
+        bytes_max: u64,
+    },
     /// No answer: no connection, a broken one, or none in time.
     #[error("no answer: {0}")]
     Unreachable(String),
@@ -53,6 +61,7 @@ impl ReadError {
             Self::Expired(_) => "Expired",
             Self::Throttled { .. } => "Throttled",
             Self::Refused { .. } => "Refused",
+            Self::TooLarge { .. } => "TooLarge",
             Self::Unreachable(_) => "Unreachable",
             Self::Malformed(_) => "Malformed",
         }

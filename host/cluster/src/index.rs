@@ -14,6 +14,9 @@
 //!    It rests until a list that began later replaces everything, or its place is needed. (An event that says "gone"
 //!    is no sign: it may be an older one, of an object that was not selected for a while.)
 //! 5. A list replaces everything but what is ahead of it.
+//! 6. A list whose version is below `seen` comes from an API server that was set back to an older state, from a backup
+//!    of etcd: it replaces everything, and each object is told of as gone and as new, so that nobody holds on to a
+//!    version that never was.
 //!
 //! In the end the state is that of the API server, in whatever order the three arrived; a property test says so.
 
@@ -21,7 +24,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use pilothouse_model::names::Key;
-use pilothouse_model::object::{Meta, Object, Owner};
+use pilothouse_model::object::{Meta, Object};
+
+use crate::groups::{Grouping, Groups};
 
 /// UIDs buried at a time. They matter for the round trip of one deletion, and an API server carries out a few hundred
 /// deletions in a second. One that is dug out too early may flash up until its event arrives.
@@ -38,13 +43,21 @@ pub struct Delta {
     pub change: Change,
     /// Its version after the change; of a deleted object the last that was known.
     pub resource_version: u64,
-    /// Its controlling owner.
-    pub owner: Option<Owner>,
-    /// Its controlling owner before, if that was another one.
-    pub previous_owner: Option<Owner>,
     /// Somebody changed what is wanted: it is new, its generation changed (of kinds that have none: anything), what it
     /// says to the host by annotations, or its deletion began. Not set by a change of status alone.
     pub edited: bool,
+    /// The object after the change; of a deleted object the last that was known.
+    pub object: Arc<Object>,
+    /// The same object before, if it was known.
+    pub previous: Option<Arc<Object>>,
+}
+
+impl Delta {
+    /// What this change is to somebody who sees the object as it was before and not as it is now.
+    pub(crate) fn left(&self) -> Option<Self> {
+        let object = Arc::clone(self.previous.as_ref()?);
+        Some(Self { change: Change::Deleted, object, previous: None, ..self.clone() })
+    }
 }
 
 /// See [`Delta`].
@@ -74,6 +87,7 @@ pub(crate) struct ListToken(u64);
 pub(crate) struct Index {
     live: HashMap<Key, Held>,
     by_owner: HashMap<Arc<str>, Vec<Key>>,
+    groups: Groups,
     /// Objects that are ahead, by version. May name one that no longer is: [`Index::pass`] looks.
     ahead: BTreeMap<u64, Key>,
     /// By UID, the number of lists that had begun before it was buried.
@@ -87,6 +101,19 @@ pub(crate) struct Index {
 }
 
 impl Index {
+    pub(crate) fn new(grouping: Grouping) -> Self {
+        Self { groups: Groups::new(grouping), ..Self::default() }
+    }
+
+    /// The objects of one group; see [`Groups::members`].
+    pub(crate) fn group(
+        &self,
+        namespace: Option<&str>,
+        value: Option<&str>,
+    ) -> impl Iterator<Item = &Arc<Object>> {
+        self.groups.members(namespace, value).filter_map(|key| self.get(key))
+    }
+
     pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Object>> {
         self.live.get(key).map(|held| &held.object)
     }
@@ -128,7 +155,7 @@ impl Index {
             .filter(|held| is_same(held.meta(), object.meta()))
     }
 
-    /// A whole list at one version, rule 5.
+    /// A whole list at one version, rules 5 and 6.
     pub(crate) fn replace(
         &mut self,
         items: Vec<Arc<Object>>,
@@ -137,8 +164,17 @@ impl Index {
         out: &mut Vec<Delta>,
     ) {
         let first = !std::mem::replace(&mut self.complete, true);
+        // Versions that are no numbers are 0, and tell nothing.
+        let set_back = version > 0 && version < self.seen;
         let mut before = std::mem::take(&mut self.live);
         (self.by_owner, self.json_bytes, self.seen) = (HashMap::new(), 0, version);
+        self.groups.clear();
+        if set_back {
+            before.values().for_each(|held| tell(out, Change::Deleted, &held.object, None));
+            before.values_mut().for_each(|held| held.ahead = false);
+            self.ahead.clear();
+            self.buried.clear();
+        }
         self.ahead.retain(|&ahead, _| ahead > version);
         self.buried.retain(|_, lists_begun| *lists_begun >= began.0);
         self.burials.retain(|uid| self.buried.contains_key(uid));
@@ -148,7 +184,7 @@ impl Index {
                 continue;
             }
             let held = before.remove(&item.key());
-            let previous = held.as_ref().map(|held| Arc::clone(&held.object));
+            let previous = held.as_ref().map(|held| Arc::clone(&held.object)).filter(|_| !set_back);
             let kept = match held {
                 Some(held) if held.ahead && held.object.meta().resource_version > version => held,
                 Some(held) if is_same(held.object.meta(), item.meta()) => Held { ahead: false, ..held },
@@ -157,15 +193,15 @@ impl Index {
             let changed = previous.as_ref().is_none_or(|previous| !Arc::ptr_eq(previous, &kept.object));
             if first || changed {
                 let change = if first { Change::Initial } else { Change::Changed };
-                out.push(delta(change, &kept.object, previous.as_ref().map(|previous| previous.meta())));
+                tell(out, change, &kept.object, previous.as_ref());
             }
             self.insert(kept);
         }
         for (_, held) in before {
             if held.ahead && held.object.meta().resource_version > version {
                 self.insert(held);
-            } else {
-                out.push(delta(Change::Deleted, &held.object, None));
+            } else if !set_back {
+                tell(out, Change::Deleted, &held.object, None);
             }
         }
     }
@@ -178,12 +214,14 @@ impl Index {
             let newer_is_held =
                 held.is_some_and(|held| held.ahead && held.object.meta().resource_version > version);
             if newer_is_held && !self.ahead.contains_key(&version) {
-                // Somebody else's change that came before our own write: its answer said nothing of it.
-                out.push(delta(Change::Changed, &object, held.map(|held| held.object.meta())));
+                // Somebody else's change that came before our own write: its answer said nothing of it. What is held
+                // is newer, so it is not told as what was before.
+                let edited = is_edit(object.meta(), held.map(|held| held.object.meta()));
+                out.push(Delta { edited, ..delta(Change::Changed, &object, None) });
             }
             if !newer_is_held {
                 if !held.is_some_and(|held| is_same(held.object.meta(), object.meta())) {
-                    out.push(delta(Change::Changed, &object, held.map(|held| held.object.meta())));
+                    tell(out, Change::Changed, &object, held.map(|held| &held.object));
                 }
                 self.remove(&object.key());
                 self.insert(Held { object, ahead: false });
@@ -202,7 +240,7 @@ impl Index {
                 !held.ahead || held.object.meta().resource_version <= meta.resource_version
             });
         if goes && let Some(held) = self.remove(&object.key()) {
-            out.push(delta(Change::Deleted, &held.object, None));
+            tell(out, Change::Deleted, &held.object, None);
         }
         self.pass(meta.resource_version.saturating_sub(1), out);
         self.seen = self.seen.max(meta.resource_version);
@@ -224,7 +262,7 @@ impl Index {
         {
             return;
         }
-        out.push(delta(Change::Changed, &object, held.map(|held| held.meta())));
+        tell(out, Change::Changed, &object, held);
         if let Some(before) = self.remove(&object.key())
             && before.object.meta().uid != object.meta().uid
         {
@@ -243,7 +281,7 @@ impl Index {
         }
         if let Some(held) = self.remove(key) {
             self.bury(&held.object.meta().uid);
-            out.push(delta(Change::Deleted, &held.object, None));
+            tell(out, Change::Deleted, &held.object, None);
         }
     }
 
@@ -255,7 +293,7 @@ impl Index {
             if self.live.get(&key).is_some_and(is_it)
                 && let Some(held) = self.remove(&key)
             {
-                out.push(delta(Change::Deleted, &held.object, None));
+                tell(out, Change::Deleted, &held.object, None);
             }
         }
     }
@@ -275,12 +313,14 @@ impl Index {
         if let Some(owner) = &meta.owner {
             self.by_owner.entry(Arc::clone(&owner.uid)).or_default().push(held.object.key());
         }
+        self.groups.insert(&held.object);
         self.json_bytes += held.object.json().len();
         self.live.insert(held.object.key(), held);
     }
 
     fn remove(&mut self, key: &Key) -> Option<Held> {
         let held = self.live.remove(key)?;
+        self.groups.remove(&held.object);
         self.json_bytes -= held.object.json().len();
         if let Some(owner) = &held.object.meta().owner
             && let Some(keys) = self.by_owner.get_mut(&owner.uid)
@@ -298,32 +338,41 @@ fn is_same(one: &Meta, other: &Meta) -> bool {
     one.uid == other.uid && one.resource_version == other.resource_version
 }
 
-/// What happened to `object`, which was as in `before`.
-fn delta(change: Change, object: &Object, before: Option<&Meta>) -> Delta {
+/// Tells what happened to the object of a name, which was as in `before`. Another object of the same name is told as
+/// gone first: what somebody keeps of it is kept by its UID.
+fn tell(out: &mut Vec<Delta>, change: Change, object: &Arc<Object>, before: Option<&Arc<Object>>) {
+    let same = before.filter(|before| before.meta().uid == object.meta().uid);
+    if let (Some(other), None) = (before, same) {
+        out.push(delta(Change::Deleted, other, None));
+    }
+    out.push(delta(change, object, same));
+}
+
+fn delta(change: Change, object: &Arc<Object>, previous: Option<&Arc<Object>>) -> Delta {
     let meta = object.meta();
-    let edited = before.is_none_or(|before| {
-        before.uid != meta.uid
-            || before.generation != meta.generation
-            || meta.generation == 0
-            || before.deleting != meta.deleting
-            || before.steering != meta.steering
-    });
-    let previous_owner = before
-        .and_then(|before| before.owner.as_ref())
-        .filter(|before| meta.owner.as_ref().is_none_or(|owner| owner.uid != before.uid));
     Delta {
         key: object.key(),
         uid: Arc::clone(&meta.uid),
         change,
         resource_version: meta.resource_version,
-        owner: meta.owner.clone(),
-        previous_owner: previous_owner.cloned(),
-        edited,
+        edited: is_edit(meta, previous.map(|previous| previous.meta())),
+        object: Arc::clone(object),
+        previous: previous.cloned(),
     }
 }
 
+fn is_edit(meta: &Meta, before: Option<&Meta>) -> bool {
+    before.is_none_or(|before| {
+        before.uid != meta.uid
+            || before.generation != meta.generation
+            || meta.generation == 0
+            || before.deleting != meta.deleting
+            || before.steering != meta.steering
+    })
+}
+
 /// What a listener hears of an object that was there before it joined.
-pub(crate) fn initial(object: &Object) -> Delta {
+pub(crate) fn initial(object: &Arc<Object>) -> Delta {
     delta(Change::Initial, object, None)
 }
 
@@ -365,8 +414,9 @@ mod tests {
         out.clear();
         index.put(object("a", "1", 3, Some("o2")), &mut out);
         assert_eq!((index.owned_by("o1").len(), index.owned_by("o2").len()), (1, 1));
-        assert_eq!(&*out[0].owner.as_ref().unwrap().uid, "o2");
-        assert_eq!(&*out[0].previous_owner.as_ref().unwrap().uid, "o1");
+        let owner = |object: &Object| object.meta().owner.as_ref().unwrap().uid.to_string();
+        assert_eq!(owner(&out[0].object), "o2");
+        assert_eq!(owner(out[0].previous.as_ref().unwrap()), "o1");
         index.gone(&object("a", "1", 4, Some("o2")), &mut out);
         assert!(index.owned_by("o2").is_empty() && !index.by_owner.contains_key("o2"));
     }
@@ -450,6 +500,46 @@ mod tests {
         assert!(Arc::ptr_eq(&kept, index.get(&list()[0].key()).unwrap()));
         assert_eq!((index.len(), index.owned_by("o").len()), (2, 1));
         assert_eq!(index.json_bytes(), list().iter().map(|o| o.json().len()).sum::<usize>());
+    }
+
+    #[test]
+    fn another_object_of_the_same_name_is_told_as_gone_and_as_new() {
+        let (mut index, mut out) = (Index::default(), Vec::new());
+        let began = index.list_began();
+        index.replace(vec![object("a", "1", 5, Some("o1"))], 5, began, &mut out);
+        for (uid, version) in [("2", 7), ("3", 9)] {
+            out.clear();
+            if uid == "2" {
+                index.put(object("a", uid, version, None), &mut out);
+            } else {
+                let began = index.list_began();
+                index.replace(vec![object("a", uid, version, None)], version, began, &mut out);
+            }
+            let told: Vec<_> =
+                out.iter().map(|delta| (delta.change, delta.uid.parse::<u32>().unwrap())).collect();
+            let uid = uid.parse().unwrap();
+            assert_eq!(told, [(Change::Deleted, uid - 1), (Change::Changed, uid)]);
+        }
+    }
+
+    #[test]
+    fn an_api_server_set_back_to_an_older_state_is_believed() {
+        let (mut index, mut out) = (Index::default(), Vec::new());
+        let began = index.list_began();
+        index.replace(vec![object("a", "1", 5, None), object("b", "2", 6, None)], 9, began, &mut out);
+        index.put(object("a", "1", 20, None), &mut out);
+        index.put_answer(object("b", "2", 30, None), &mut out);
+        index.gone_answer(&object("a", "1", 20, None).key(), "1", &mut out);
+        out.clear();
+        let began = index.list_began();
+        index.replace(vec![object("a", "1", 5, None), object("c", "3", 7, None)], 8, began, &mut out);
+        assert_eq!(state(&index), [("1".into(), 5), ("3".into(), 7)]);
+        let mut told: Vec<_> = out.iter().map(|delta| (delta.uid.to_string(), delta.change)).collect();
+        assert_eq!(told.remove(0), ("2".into(), Change::Deleted), "what was held is told as gone first");
+        assert_eq!(told, [("1".into(), Change::Changed), ("3".into(), Change::Changed)]);
+        // From here on its versions count.
+        index.put_answer(object("c", "3", 9, None), &mut out);
+        assert_eq!(state(&index), [("1".into(), 5), ("3".into(), 9)]);
     }
 
     /// One change of the API server's state: `uid` 0 deletes. Not selected: the watch does not show the object.

@@ -21,6 +21,7 @@
 
 pub mod access;
 pub mod annotate;
+mod answer;
 pub mod apply;
 mod config;
 mod connect;
@@ -32,8 +33,11 @@ mod error;
 pub mod event;
 pub mod finalizer;
 mod generate;
+mod groups;
 mod immutable;
 mod index;
+mod listeners;
+mod pages;
 mod path;
 pub mod queue;
 pub mod rehearsal;
@@ -54,7 +58,9 @@ pub mod write_error;
 pub use config::{ConnectError, ConnectOptions};
 pub use connect::{Cluster, LOG_DIRECTIVES};
 pub use error::ReadError;
+pub use groups::Grouping;
 pub use index::{Change, Delta};
+pub use listeners::Listener;
 pub use requests::{DURATION_BOUNDS, Durations, RequestCounts};
 
 /// A number that differs from call to call, to spread what would otherwise happen at one instant. Not for secrets.

@@ -27,8 +27,10 @@ pub fn owner_key(owner: &Owner, namespace: Option<&Arc<str>>, primary: &Resource
 impl Delta {
     /// The keys of the primaries of kind `primary` that this change concerns: the owner, and who was it before.
     pub fn owner_keys(&self, primary: &Resource) -> impl Iterator<Item = Key> {
-        let owners = [&self.owner, &self.previous_owner];
-        let keys = owners.map(|owner| owner_key(owner.as_ref()?, self.key.namespace.as_ref(), primary));
+        let owner = self.object.meta().owner.as_ref();
+        let before = self.previous.as_ref().and_then(|previous| previous.meta().owner.as_ref());
+        let before = before.filter(|before| owner.is_none_or(|owner| owner.uid != before.uid));
+        let keys = [owner, before].map(|owner| owner_key(owner?, self.key.namespace.as_ref(), primary));
         keys.into_iter().flatten()
     }
 }

@@ -1,49 +1,36 @@
 //! The objects of one watch, shared between all who read them. What is decided here is who may look and who hears of
 //! changes; what the state is, `index` decides.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pilothouse_model::kind::Kind;
 use pilothouse_model::manifest::Projection;
-use pilothouse_model::names::Key;
+use pilothouse_model::names::{self, Key};
 use pilothouse_model::object::Object;
 
+use crate::groups::Grouping;
 use crate::index::{self, Delta, Index, ListToken};
-
-/// Hears of each change of a store. It is called by whoever made the change, with no lock of the store held, and must
-/// neither block nor take long: it puts keys into a queue. Of two changes at the same moment the later may be told
-/// first; what is true stands in the store.
-///
-/// A function rather than a channel: a channel would need a bound, and then a place to wait for a slow reader, which
-/// would hold up the others.
-pub type Listener = Arc<dyn Fn(&Delta) + Send + Sync>;
+use crate::listeners::{Interest, Listener, Listeners};
 
 /// The objects of one watch as far as they are known.
 pub struct Store {
     kind: Arc<Kind>,
     projection: Projection,
-    manager: Option<String>,
     index: RwLock<Index>,
-    listeners: RwLock<Listeners>,
+    /// Told without the lock; copied only if somebody joins at that moment.
+    listeners: RwLock<Arc<Listeners>>,
     texts: Mutex<Texts>,
 }
 
-#[derive(Default)]
-struct Listeners {
-    next: u64,
-    all: Vec<(u64, Listener)>,
-}
-
 impl Store {
-    /// Empty. Of `managedFields` it keeps the entry of `manager`.
-    pub fn new(kind: Kind, projection: Projection, manager: Option<String>) -> Self {
+    /// Empty. Of `managedFields` it keeps the own entry of the plugin that the object's label names.
+    pub fn new(kind: Kind, projection: Projection, grouping: Grouping) -> Self {
         Self {
             kind: Arc::new(kind),
             projection,
-            manager,
-            index: RwLock::default(),
+            index: RwLock::new(Index::new(grouping)),
             listeners: RwLock::default(),
             texts: Mutex::default(),
         }
@@ -64,7 +51,8 @@ impl Store {
         self.read().get(key).cloned()
     }
 
-    /// All objects whose controlling owner has this UID, by key. Costs as much as there are of them.
+    /// All objects whose controlling owner has this UID, by key, whoever manages them. Costs as much as there are of
+    /// them.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<Object>> {
         sorted(self.read().owned_by(uid))
     }
@@ -78,6 +66,23 @@ impl Store {
     pub fn select(&self, wanted: impl FnMut(&Object) -> bool) -> Vec<Arc<Object>> {
         let mut wanted = wanted;
         sorted(self.read().objects().filter(|object| wanted(object)).cloned().collect())
+    }
+
+    /// The objects of one namespace and with one of these values of the label that the watch's [`Grouping`] names, by
+    /// key, as far as `wanted` is true for them. What the grouping does not tell apart is left out of account. Costs as
+    /// much as there are of them.
+    pub fn select_in(
+        &self,
+        namespace: Option<&str>,
+        values: Option<&BTreeSet<String>>,
+        wanted: impl Fn(&Object) -> bool,
+    ) -> Vec<Arc<Object>> {
+        let index = self.read();
+        let Some(values) = values else {
+            return sorted(index.group(namespace, None).filter(|object| wanted(object)).cloned().collect());
+        };
+        let groups = values.iter().flat_map(|value| index.group(namespace, Some(value)));
+        sorted(groups.filter(|object| wanted(object)).cloned().collect())
     }
 
     /// All keys, in no order.
@@ -117,7 +122,8 @@ impl Store {
     pub(crate) fn prepare(&self, mut object: Object) -> Arc<Object> {
         object.stamp(&self.kind);
         object.project(&self.projection);
-        object.keep_manager(self.manager.as_deref().unwrap_or_default());
+        let manager = object.meta().managed.as_deref().map(names::field_manager);
+        object.keep_manager(&manager.unwrap_or_default());
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         object.share_texts(|text| texts.share(text));
         drop(texts);
@@ -141,34 +147,33 @@ impl Store {
         if deltas.is_empty() {
             return;
         }
-        let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner);
-        let listeners: Vec<Listener> =
-            listeners.all.iter().map(|(_, listener)| Arc::clone(listener)).collect();
-        for delta in &deltas {
-            for listener in &listeners {
-                listener(delta);
-            }
-        }
+        let listeners = Arc::clone(&self.listeners.read().unwrap_or_else(PoisonError::into_inner));
+        deltas.iter().for_each(|delta| listeners.tell(delta));
     }
 
-    /// From now on `listener` hears of every change, and first of what is there already, as [`index::Change::Initial`].
-    /// A change at the same moment may come before that.
-    pub(crate) fn listen(&self, listener: Listener) -> u64 {
-        let id = {
-            let mut listeners = self.listeners.write().unwrap_or_else(PoisonError::into_inner);
-            listeners.next += 1;
-            let id = listeners.next;
-            listeners.all.push((id, Arc::clone(&listener)));
-            id
-        };
+    /// From now on `listener` hears of every change of the objects that interest it, and first of what is there
+    /// already, as [`index::Change::Initial`]. A change at the same moment may come before that.
+    pub(crate) fn listen(&self, interest: &Interest, listener: Listener) -> u64 {
+        let id = self.change_listeners(|listeners| listeners.join(interest, Arc::clone(&listener)));
         if self.is_complete() {
-            self.objects().iter().for_each(|object| listener(&index::initial(object)));
+            let there = self.select(|object| interest.is_in(object));
+            there.iter().for_each(|object| listener(&index::initial(object)));
         }
         id
     }
 
-    pub(crate) fn unlisten(&self, id: u64) {
-        self.listeners.write().unwrap_or_else(PoisonError::into_inner).all.retain(|(other, _)| *other != id);
+    pub(crate) fn unlisten(&self, interest: &Interest, id: u64) {
+        self.change_listeners(|listeners| listeners.leave(interest, id));
+    }
+
+    /// Listeners that have joined and not left; for tests of what is left behind.
+    pub fn listeners(&self) -> usize {
+        self.listeners.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn change_listeners<T>(&self, change: impl FnOnce(&mut Listeners) -> T) -> T {
+        let mut listeners = self.listeners.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut listeners))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Index> {
@@ -235,6 +240,7 @@ mod tests {
         json!({
             "metadata": {
                 "name": name, "namespace": "n", "uid": name, "resourceVersion": version.to_string(),
+                "labels": {"pilothouse.dev/managed": "x"},
                 "managedFields": [
                     {"manager": "pilothouse-x", "operation": "Apply", "fieldsV1": {"f:spec": {"f:a": {}}}},
                     {"manager": "other", "operation": "Apply", "fieldsV1": {"f:spec": {"f:b": {}}}}
@@ -249,7 +255,7 @@ mod tests {
     }
 
     fn store(projection: Projection) -> Store {
-        Store::new(Kind::new("", "v1", "Pod"), projection, Some("pilothouse-x".to_owned()))
+        Store::new(Kind::new("", "v1", "Pod"), projection, Grouping::default())
     }
 
     #[test]
@@ -295,29 +301,95 @@ mod tests {
         }
     }
 
+    #[derive(Clone, Default)]
+    struct Heard(Arc<Mutex<Vec<(String, Change)>>>);
+
+    impl Heard {
+        fn listener(&self) -> Listener {
+            let heard = Arc::clone(&self.0);
+            Arc::new(move |delta: &Delta| heard.lock().unwrap().push((delta.key.to_string(), delta.change)))
+        }
+
+        fn take(&self) -> Vec<(String, Change)> {
+            std::mem::take(&mut self.0.lock().unwrap())
+        }
+    }
+
+    fn told(name: &str, change: Change) -> (String, Change) {
+        (format!("n/{name}"), change)
+    }
+
     #[test]
     fn a_listener_hears_what_is_there_and_then_what_changes_until_it_leaves() {
         let store = store(Projection::Full);
         let began = store.list_began();
         let items = vec![store.prepare(object(pod("a", 1)))];
         store.change(|index, out| index.replace(items, 1, began, out));
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let id = store.listen({
-            let heard = Arc::clone(&heard);
-            Arc::new(move |delta: &Delta| heard.lock().unwrap().push((delta.key.to_string(), delta.change)))
-        });
+        let heard = Heard::default();
+        let id = store.listen(&Interest::All, heard.listener());
         store.upsert_response(object(pod("b", 2)));
         store.remove_response(&Key::namespaced("n", "a"), "a");
-        store.unlisten(id);
+        store.unlisten(&Interest::All, id);
         store.upsert_response(object(pod("c", 3)));
-        assert_eq!(
-            *heard.lock().unwrap(),
-            [
-                ("n/a".into(), Change::Initial),
-                ("n/b".into(), Change::Changed),
-                ("n/a".into(), Change::Deleted)
-            ]
-        );
+        let (initial, changed) = (told("a", Change::Initial), told("b", Change::Changed));
+        assert_eq!(heard.take(), [initial, changed, told("a", Change::Deleted)]);
         assert_eq!(store.objects().iter().map(|o| o.meta().name.to_string()).collect::<Vec<_>>(), ["b", "c"]);
+    }
+
+    fn child(name: &str, version: u64, plugin: Option<&str>) -> Object {
+        let mut pod = pod(name, version);
+        pod["metadata"]["labels"] = json!({"pilothouse.dev/managed": plugin});
+        pod["metadata"]["managedFields"][0]["manager"] =
+            format!("pilothouse-{}", plugin.unwrap_or("x")).into();
+        object(pod)
+    }
+
+    #[test]
+    fn a_plugin_hears_of_its_own_children_and_of_those_that_it_loses_or_wins() {
+        let store = store(Projection::Full);
+        let began = store.list_began();
+        let items = [child("a", 1, Some("x")), child("b", 2, Some("y"))].map(|child| store.prepare(child));
+        store.change(|index, out| index.replace(items.to_vec(), 2, began, out));
+        let (x, y, z) = (Heard::default(), Heard::default(), Heard::default());
+        let interest = |plugin: &str| Interest::Managed(plugin.into());
+        let ids = [("x", &x), ("y", &y), ("z", &z)]
+            .map(|(plugin, heard)| (interest(plugin), store.listen(&interest(plugin), heard.listener())));
+        assert_eq!(x.take(), [told("a", Change::Initial)]);
+        assert_eq!(y.take(), [told("b", Change::Initial)]);
+        let put = |object: Object| {
+            let object = store.prepare(object);
+            store.change(|index, out| index.put(object, out));
+        };
+        put(child("a", 3, Some("x")));
+        assert_eq!((x.take(), y.take()), (vec![told("a", Change::Changed)], vec![]));
+        put(child("a", 4, Some("y")));
+        assert_eq!(
+            (x.take(), y.take()),
+            (vec![told("a", Change::Deleted)], vec![told("a", Change::Changed)])
+        );
+        assert_eq!(store.objects()[0].own_fields().unwrap().as_ref(), r#"{"f:spec":{"f:a":{}}}"#);
+        put(child("a", 5, None));
+        assert_eq!((x.take(), y.take()), (vec![], vec![told("a", Change::Deleted)]));
+        assert!(store.objects()[0].own_fields().is_none());
+        assert!(z.take().is_empty());
+        for (interest, id) in ids {
+            store.unlisten(&interest, id);
+        }
+        assert_eq!(store.listeners(), 0);
+    }
+
+    #[test]
+    fn a_thousand_plugins_cost_one_call_for_each_change() {
+        let store = store(Projection::Full);
+        let calls = Arc::new(Mutex::new(0));
+        for n in 0..1_000 {
+            let calls = Arc::clone(&calls);
+            let count = Arc::new(move |_: &Delta| *calls.lock().unwrap() += 1);
+            store.listen(&Interest::Managed(format!("p{n}").into()), count);
+        }
+        for n in 0..100 {
+            store.upsert_response(child(&format!("c{n}"), n + 1, Some(&format!("p{n}"))));
+        }
+        assert_eq!(*calls.lock().unwrap(), 100);
     }
 }

@@ -18,13 +18,15 @@ use pilothouse_model::settings::BackoffSettings;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::connect::{Cluster, Lane, read_text};
+use crate::answer::{self, silence};
+use crate::connect::{Cluster, Lane};
 use crate::error::ReadError;
 use crate::index::ListToken;
+use crate::pages::{Pages, Sizes};
 use crate::random;
 use crate::store::Store;
 use crate::watches::{Query, WatchCounters, WatchState};
-use crate::wire::{Event, Page};
+use crate::wire::Event;
 
 /// How long the API server keeps a watch, and by how much that varies so that watches do not all end together. Its own
 /// time-out is 30 to 60 minutes; client-go asks for 5 to 10. The shorter, the sooner a stream is found out that stays
@@ -36,8 +38,9 @@ const LASTING_SPREAD_SECONDS: u64 = 60;
 const SILENCE_MARGIN: Duration = Duration::from_secs(10);
 /// Until the first byte of an answer. A consistent list waits up to 3 s for the API server's cache.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
-/// One page of 500 objects.
-const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Pages of a list, where the API server cannot stream it. As many objects as client-go asks for; 32 MiB of them take
+/// a quarter of the host's memory for the moment in which they are read.
+const PAGES: Sizes = Sizes { objects: 500, bytes_max: 32 << 20, timeout: Duration::from_mins(1) };
 /// Between two objects of a streamed list. An API server that takes the request and never ends the list does not know
 /// streamed lists; it is then asked for pages.
 const LIST_SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -151,10 +154,9 @@ impl Watch {
             Err(error) => return End::Refused(error),
         };
         let list = self.version.is_none().then(|| List { began: self.store.list_began(), items: Vec::new() });
-        let stream = match timeout(OPEN_TIMEOUT, client.request_stream(request)).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return End::Refused(error.into()),
-            Err(_) => return End::Refused(silence(OPEN_TIMEOUT)),
+        let stream = match answer::stream(&client, request, OPEN_TIMEOUT).await {
+            Ok(stream) => stream,
+            Err(error) => return End::Refused(error),
         };
         WatchCounters::add(&self.counters.opened, 1);
         self.follow(pin!(stream), list, lasting + SILENCE_MARGIN).await
@@ -163,18 +165,15 @@ impl Watch {
     /// The whole list in pages; its version.
     async fn list(&self, client: &kube::Client) -> Result<String, ReadError> {
         let began = self.store.list_began();
-        let (mut items, mut next) = (Vec::new(), None);
-        loop {
-            let text = read_text(client, self.query.list_request(next)?, PAGE_TIMEOUT).await?;
-            let page = Page::parse(&text)?;
+        let (mut items, mut version) = (Vec::new(), String::new());
+        let mut pages = Pages::new(&self.query, PAGES);
+        while let Some(page) = pages.next(client).await? {
             self.pass_over(page.malformed, "an item of a list cannot be read");
             items.extend(page.items.into_iter().map(|object| self.store.prepare_item(object)));
-            if page.next.is_none() {
-                self.replace(List { began, items }, &page.version);
-                return Ok(page.version);
-            }
-            next = page.next;
+            version = page.version;
         }
+        self.replace(List { began, items }, &version);
+        Ok(version)
     }
 
     async fn follow(
@@ -327,10 +326,6 @@ enum End {
     Broken(ReadError),
     /// The request was refused, or the stream ended with an error.
     Refused(ReadError),
-}
-
-fn silence(lasted: Duration) -> ReadError {
-    ReadError::Unreachable(format!("nothing came within {} s", lasted.as_secs()))
 }
 
 /// 0 if it is none, as a few aggregated APIs have it: answers to writes are then ignored and events alone count.

@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pilothouse_model::manifest::{Projection, Resource};
+use pilothouse_model::names::{MANAGED_LABEL, PluginName};
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::connect::Cluster;
 use crate::error::ReadError;
+use crate::groups::Grouping;
 use crate::index::Delta;
+use crate::listeners::{Interest, Listener};
 use crate::store::Store;
 use crate::watch::Watch;
 
@@ -24,7 +27,7 @@ pub struct Query {
     pub(crate) labels: Option<String>,
     pub(crate) fields: Option<String>,
     pub(crate) projection: Projection,
-    pub(crate) manager: Option<String>,
+    pub(crate) grouping: Grouping,
 }
 
 impl Query {
@@ -36,7 +39,7 @@ impl Query {
             labels: None,
             fields: None,
             projection: Projection::Full,
-            manager: None,
+            grouping: Grouping::default(),
         }
     }
 
@@ -70,10 +73,10 @@ impl Query {
         Self { projection, ..self }
     }
 
-    /// Keeps this field manager's entry of `managedFields`, for [`pilothouse_model::object::Object::own_fields`].
+    /// By what the store finds objects, for [`Store::select_in`].
     #[must_use]
-    pub fn managed_by(self, manager: &str) -> Self {
-        Self { manager: Some(manager.to_owned()), ..self }
+    pub fn grouped(self, grouping: Grouping) -> Self {
+        Self { grouping, ..self }
     }
 
     /// What is watched.
@@ -195,18 +198,35 @@ impl Watches {
 
     /// Joins the watch of these objects, and starts it if this is its first user. `listener` hears first of every
     /// object that is there and then of every change, until the subscription is dropped; see
-    /// [`Listener`](crate::store::Listener) for what it may do.
+    /// [`Listener`] for what it may do.
     ///
     /// Must be called on a runtime.
     pub fn subscribe(&self, query: Query, listener: impl Fn(&Delta) + Send + Sync + 'static) -> Subscription {
+        self.join(query, Interest::All, Arc::new(listener))
+    }
+
+    /// Joins the watch of the children of all plugins: of the objects of `query` that bear the label
+    /// [`MANAGED_LABEL`]. `listener` hears of those of `plugin`, as [`Watches::subscribe`] says; one whose label names
+    /// another from now on is told as deleted. The store has the others' as well.
+    pub fn subscribe_managed(
+        &self,
+        query: Query,
+        plugin: &PluginName,
+        listener: impl Fn(&Delta) + Send + Sync + 'static,
+    ) -> Subscription {
+        let interest = Interest::Managed(plugin.as_str().into());
+        self.join(query.labelled(MANAGED_LABEL), interest, Arc::new(listener))
+    }
+
+    fn join(&self, query: Query, interest: Interest, listener: Listener) -> Subscription {
         let (query, store, state) = {
             let mut running = self.0.running();
             while running.tasks.try_join_next().is_some() {}
             let (query, shared) = running.join(&self.0, query);
             (query, Arc::clone(&shared.store), shared.state.clone())
         };
-        let listener = store.listen(Arc::new(listener));
-        Subscription { registry: Arc::clone(&self.0), query, store, state, listener }
+        let listener = store.listen(&interest, listener);
+        Subscription { registry: Arc::clone(&self.0), query, store, state, interest, listener }
     }
 
     /// Tries every failing watch again at once: a CRD was established or a permission granted.
@@ -254,8 +274,8 @@ impl Running {
         };
         let tasks = &mut self.tasks;
         let shared = self.watches.entry(Arc::clone(&query)).or_insert_with(|| {
-            let store =
-                Arc::new(Store::new(query.resource.kind(), query.projection.clone(), query.manager.clone()));
+            let (projection, grouping) = (query.projection.clone(), query.grouping.clone());
+            let store = Arc::new(Store::new(query.resource.kind(), projection, grouping));
             let (told, state) = watch::channel(WatchState::Starting);
             let watch = Watch::new(
                 registry.cluster.clone(),
@@ -278,6 +298,7 @@ pub struct Subscription {
     query: Arc<Query>,
     store: Arc<Store>,
     state: watch::Receiver<WatchState>,
+    interest: Interest,
     listener: u64,
 }
 
@@ -310,7 +331,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.store.unlisten(self.listener);
+        self.store.unlisten(&self.interest, self.listener);
         let mut running = self.registry.running();
         if let Some(shared) = running.watches.get_mut(&self.query) {
             shared.users -= 1;

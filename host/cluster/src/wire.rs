@@ -16,8 +16,6 @@ use crate::error::ReadError;
 use crate::path;
 use crate::watches::Query;
 
-/// Objects in one page of a list, as client-go has it. Only where the API server cannot stream lists.
-const PAGE_OBJECTS: u32 = 500;
 /// One watch event. etcd takes 1.5 MiB per object by default and up to 8 MiB where somebody raised that.
 const LINE_BYTES_MAX: u64 = 32 << 20;
 /// On the object of the bookmark that ends a streamed list.
@@ -29,12 +27,16 @@ impl Query {
     }
 
     /// One page of a consistent list.
-    pub(crate) fn list_request(&self, next: Option<String>) -> Result<Request<Vec<u8>>, ReadError> {
+    pub(crate) fn list_request(
+        &self,
+        next: Option<&str>,
+        objects: u32,
+    ) -> Result<Request<Vec<u8>>, ReadError> {
         let params = ListParams {
             label_selector: self.labels.clone(),
             field_selector: self.fields.clone(),
-            limit: Some(PAGE_OBJECTS),
-            continue_token: next,
+            limit: Some(objects),
+            continue_token: next.map(str::to_owned),
             ..ListParams::default()
         };
         let request = match self.projection {
@@ -287,7 +289,7 @@ mod tests {
                 .ends_with("Bookmarks=true&resourceVersion=7")
         );
         assert_eq!(
-            uri(query.list_request(None).unwrap()),
+            uri(query.list_request(None, 500).unwrap()),
             "/api/v1/namespaces/n/pods?&labelSelector=a%3Db%2Cc&limit=500"
         );
         query = query.metadata_only();

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use pilothouse_cluster::Grouping;
 use pilothouse_cluster::store::Store;
 use pilothouse_model::kind::Kind;
 use pilothouse_model::manifest::Projection;
@@ -52,11 +53,7 @@ fn an_object_costs_little_more_than_its_json() {
     let mut stores = Vec::new();
     let phase = serde_json::from_value(json!({"fields": [".status.phase"]})).unwrap();
     for projection in [Projection::Metadata, phase, Projection::Full] {
-        let store = Arc::new(Store::new(
-            Kind::new("", "v1", "Pod"),
-            projection.clone(),
-            Some("pilothouse-pod-replica".to_owned()),
-        ));
+        let store = Arc::new(Store::new(Kind::new("", "v1", "Pod"), projection.clone(), Grouping::default()));
         let before = resident_bytes();
         for n in 0..OBJECTS {
             let object: Object = serde_json::from_str(&pod(n).to_string()).unwrap();

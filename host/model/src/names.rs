@@ -39,8 +39,13 @@ impl PluginName {
 
     /// The field manager under which this plugin's children are applied.
     pub fn field_manager(&self) -> String {
-        format!("pilothouse-{}", self.0)
+        field_manager(&self.0)
     }
+}
+
+/// The field manager of the plugin with this name.
+pub fn field_manager(plugin: &str) -> String {
+    format!("pilothouse-{plugin}")
 }
 
 /// A text that is no plugin name.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::kind::{Kind, Reference};
-use crate::names::{BLANKED_ANNOTATION, Key};
+use crate::names::{BLANKED_ANNOTATION, Key, MANAGED_LABEL};
 use crate::projection::Projection;
 use crate::steering::Steering;
 
@@ -53,6 +53,8 @@ pub struct Meta {
     pub finalizers: Vec<Box<str>>,
     /// What annotations say to the host; almost no object has any.
     pub steering: Option<Arc<Steering>>,
+    /// The value of the label [`MANAGED_LABEL`]: whose child it is.
+    pub managed: Option<Arc<str>>,
 }
 
 /// A controlling owner.
@@ -184,11 +186,11 @@ impl Object {
         self.managers.foreign
     }
 
-    /// Replaces texts that many objects have in common (namespace, owner, our own entry) by equal ones that are
-    /// shared.
+    /// Replaces texts that many objects have in common (namespace, owner, our label, our own entry) by equal ones that
+    /// are shared.
     pub fn share_texts(&mut self, mut share: impl FnMut(&mut Arc<str>)) {
-        let Meta { namespace, owner, .. } = &mut self.meta;
-        namespace.iter_mut().for_each(&mut share);
+        let Meta { namespace, owner, managed, .. } = &mut self.meta;
+        namespace.iter_mut().chain(managed).for_each(&mut share);
         if let Some(Owner { uid, name, kind, api_version }) = owner {
             [uid, name, kind, api_version].into_iter().for_each(&mut share);
         }
@@ -455,6 +457,11 @@ impl<'de> Deserialize<'de> for ParsedMetadata {
                         "deletionTimestamp" => meta.deleting = raw.get() != "null",
                         "finalizers" => meta.finalizers = read(&raw),
                         "annotations" => meta.steering = Steering::read(raw.get()).map(Arc::new),
+                        "labels" if raw.get().contains(MANAGED_LABEL) => {
+                            meta.managed = read::<BTreeMap<Cow<'_, str>, Option<Arc<str>>>>(&raw)
+                                .remove(MANAGED_LABEL)
+                                .flatten();
+                        }
                         "ownerReferences" => {
                             let owners: Vec<OwnerReference> = read(&raw);
                             meta.owner = owners.into_iter().find(|owner| owner.controller == Some(true)).map(
@@ -489,7 +496,7 @@ mod tests {
             "kind": "Pod", "apiVersion": "v1",
             "metadata": {
                 "name": "a", "namespace": "n", "uid": "u1", "resourceVersion": "42", "generation": 3,
-                "labels": {"x": "y"},
+                "labels": {"x": "y", "pilothouse.dev/managed": "web"},
                 "finalizers": ["example.com/f"],
                 "deletionTimestamp": "2026-01-01T00:00:00Z",
                 "ownerReferences": [
@@ -512,6 +519,7 @@ mod tests {
         assert_eq!((&*meta.name, meta.namespace.as_deref(), &*meta.uid), ("a", Some("n"), "u1"));
         assert_eq!((meta.resource_version, meta.generation, meta.deleting), (42, 3, true));
         assert_eq!(&*meta.owner.as_ref().unwrap().uid, "u9");
+        assert_eq!(meta.managed.as_deref(), Some("web"));
         assert_eq!(object.labels()["x"], "y");
         object.keep_manager("pilothouse-web");
         assert_eq!(object.own_fields().unwrap().as_ref(), r#"{"f:spec":{}}"#);

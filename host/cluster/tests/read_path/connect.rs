@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use pilothouse_cluster::Cluster;
 use pilothouse_cluster::watches::{Query, Subscription, WatchState, Watches};
 use pilothouse_harness::{ControlPlane, eventually};
-use pilothouse_model::manifest::{Resource, Scope};
+use pilothouse_model::manifest::{Projection, Resource, Scope};
 use pilothouse_model::names::Key;
 use serde_json::{Value, json};
 
@@ -32,11 +32,17 @@ async fn an_api_server_that_comes_later_is_waited_for() -> Result<()> {
     assert!(tokio::time::timeout(Duration::from_secs(2), cluster.wait()).await.is_err());
     line.mend();
     tokio::time::timeout(SOON, cluster.wait()).await?;
-    assert!(cluster.get(&namespaces(), &Key::cluster("default")).await?.is_some());
-    assert!(cluster.get(&namespaces(), &Key::cluster("no-such")).await?.is_none());
-    let first = cluster.list(&Query::new(namespaces()), 1).await?;
+    let kind = namespaces();
+    let get = async |name: &str| cluster.get(&kind, &Key::cluster(name), &Projection::Metadata).await;
+    let default = get("default").await?.context("no namespace default")?;
+    assert_eq!(
+        (default.kind().kind.as_str(), default.field("status"), default.is_partial()),
+        ("Namespace", Value::Null, true)
+    );
+    assert!(get("no-such").await?.is_none());
+    let first = cluster.list(&Query::new(namespaces()), 1, 1 << 20).await?;
     assert_eq!((first.objects.len(), first.complete), (1, false));
-    let all = cluster.list(&Query::new(namespaces()), 1_000).await?;
+    let all = cluster.list(&Query::new(namespaces()), 1_000, 1 << 20).await?;
     assert!(all.complete && all.objects.iter().all(|object| object.kind().kind == "Namespace"));
     Ok(())
 }

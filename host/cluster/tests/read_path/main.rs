@@ -5,6 +5,7 @@
 mod connect;
 mod line;
 mod scripted;
+mod shared;
 mod watch;
 
 use std::path::Path;

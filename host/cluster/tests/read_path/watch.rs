@@ -11,7 +11,7 @@ use pilothouse_cluster::watches::{Query, Subscription, WatchState, Watches};
 use pilothouse_cluster::write::{AlwaysOpen, Conflicts, Endpoint, Mode, Writer};
 use pilothouse_cluster::{Change, Cluster, Delta, ReadError};
 use pilothouse_harness::{Audit, ControlPlane, Options, eventually};
-use pilothouse_model::manifest::{Resource, Scope};
+use pilothouse_model::manifest::{Projection, Resource, Scope};
 use pilothouse_model::names::Key;
 use pilothouse_model::object::Object;
 use serde_json::{Value, json};
@@ -27,11 +27,11 @@ fn resource(group: &str, kind: &str, plural: &str) -> Resource {
     Resource { group, version, kind: kind.to_owned(), plural: plural.to_owned(), scope: Scope::Namespaced }
 }
 
-fn config_maps() -> Resource {
+pub(crate) fn config_maps() -> Resource {
     resource("", "ConfigMap", "configmaps")
 }
 
-async fn connect(plane: &ControlPlane) -> Result<Cluster> {
+pub(crate) async fn connect(plane: &ControlPlane) -> Result<Cluster> {
     connect_with(plane.kubeconfig()).await
 }
 
@@ -44,27 +44,40 @@ fn writer(cluster: &Cluster) -> Writer {
 }
 
 async fn apply(cluster: &Cluster, resource: &Resource, object: Value) -> Result<Object> {
-    let target = Object::from_value(&object)?;
-    let at = Endpoint::of_object(resource, &target);
-    Ok(writer(cluster).apply(&at, &object, Conflicts::Force, Mode::Store).await?)
+    apply_as(cluster, "test", resource, object).await
 }
 
-fn config_map(namespace: &str, name: &str, value: &str) -> Value {
+pub(crate) async fn apply_as(
+    cluster: &Cluster,
+    manager: &str,
+    resource: &Resource,
+    object: Value,
+) -> Result<Object> {
+    let target = Object::from_value(&object)?;
+    let at = Endpoint::of_object(resource, &target);
+    Ok(writer(cluster).with_manager(manager).apply(&at, &object, Conflicts::Force, Mode::Store).await?)
+}
+
+pub(crate) fn config_map(namespace: &str, name: &str, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap",
            "metadata": {"namespace": namespace, "name": name, "labels": {"test": "yes"}}, "data": {"key": value}})
 }
 
 /// What a listener heard.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<Delta>>>);
+pub(crate) struct Heard(Arc<Mutex<Vec<Delta>>>);
 
 impl Heard {
-    fn listener(&self) -> impl Fn(&Delta) + Send + Sync + 'static {
+    pub(crate) fn listener(&self) -> impl Fn(&Delta) + Send + Sync + 'static {
         let heard = Arc::clone(&self.0);
         move |delta| heard.lock().unwrap().push(delta.clone())
     }
 
-    fn of(&self, name: &str) -> Vec<Change> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap().is_empty()
+    }
+
+    pub(crate) fn of(&self, name: &str) -> Vec<Change> {
         self.0
             .lock()
             .unwrap()
@@ -96,14 +109,13 @@ async fn objects_arrive_whole_or_as_metadata_and_own_answers_at_once() -> Result
     let watches = Watches::new(cluster.clone());
     let query = Query::new(config_maps()).in_namespace(&namespace).labelled("test=yes");
     let heard = Heard::default();
-    let whole = watches.subscribe(query.clone().managed_by("test"), heard.listener());
+    let whole = watches.subscribe(query.clone(), heard.listener());
     let bare = watches.subscribe(query.metadata_only(), |_| {});
     whole.synced(SOON).await.unwrap();
     bare.synced(SOON).await.unwrap();
     assert_eq!(heard.of("before"), [Change::Initial]);
     assert_eq!(data(whole.store(), &namespace, "before").as_deref(), Some("1"));
     let key = Key::namespaced(&namespace, "before");
-    assert!(whole.store().get(&key).unwrap().own_fields().unwrap().contains("f:key"));
     let metadata = bare.store().get(&key).unwrap();
     assert_eq!((metadata.field("data"), metadata.kind().kind.as_str()), (Value::Null, "ConfigMap"));
 
@@ -174,16 +186,19 @@ async fn a_kind_that_comes_later_goes_and_comes_back_is_watched_again() -> Resul
         ..resource("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
     };
     let key = Key::cluster("webs.watch.example.com");
-    let before = version(cluster.get(&crds, &key).await?);
+    let before = version(cluster.get(&crds, &key, &Projection::Full).await?);
     let patches = |cluster: &Cluster| -> u64 {
         let counts = cluster.request_counts().snapshot();
         counts.iter().filter(|(verb, ..)| *verb == "PATCH").map(|(_, _, count)| count).sum()
     };
     let patched = patches(&cluster);
     pilothouse_cluster::crd::apply_crds(&writer(&cluster), std::slice::from_ref(&crd)).await?;
-    assert_eq!((before, patched), (version(cluster.get(&crds, &key).await?), patches(&cluster)));
+    assert_eq!(
+        (before, patched),
+        (version(cluster.get(&crds, &key, &Projection::Full).await?), patches(&cluster))
+    );
 
-    let live = cluster.get(&crds, &key).await?.unwrap();
+    let live = cluster.get(&crds, &key, &Projection::Full).await?.unwrap();
     let at = Endpoint::of_object(&crds, &live);
     let propagation = pilothouse_model::plan::Propagation::Background;
     writer(&cluster).delete(&at, &live.meta().uid, propagation, None).await?;
