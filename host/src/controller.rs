@@ -1,7 +1,7 @@
 //! One controller: the view, the queue and the passes of one primary kind of one plugin. A single task owns all of
 //! it; passes run in tasks of their own and report back.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -113,8 +113,6 @@ async fn try_set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind) -> Result
 /// News that wait to be looked at. Filled by listeners, which may not block; emptied by the loop.
 struct Inbox {
     queue: Queue,
-    /// Namespaces in which a related object changed.
-    related: Mutex<HashSet<Option<Arc<str>>>>,
     /// UIDs of primaries and children that are gone.
     buried: Mutex<Vec<Arc<str>>>,
     /// A watch changed its state.
@@ -149,8 +147,9 @@ impl Inbox {
                 lock(&self.buried).push(uid);
             }
             News::State => self.state.store(true, Ordering::Release),
-            News::Related { namespace } => {
-                lock(&self.related).insert(namespace);
+            News::Related { keys } => {
+                self.queue.add_all(keys, Wake::change());
+                return;
             }
         }
         self.woken.notify_one();
@@ -209,7 +208,6 @@ impl ControllerLoop {
         turns.set_concurrency(plugin.settings.concurrency);
         let inbox = Arc::new(Inbox {
             queue: turns.queue(queue_settings(&shared, &plugin, at)),
-            related: Mutex::default(),
             buried: Mutex::default(),
             state: AtomicBool::new(true),
             woken: Notify::new(),
@@ -277,19 +275,12 @@ impl ControllerLoop {
         Some(Abandoned { plugin: self.plugin_name().clone(), kind: self.kind.clone(), finalizer, objects })
     }
 
-    /// Turns news about related objects into keys, and forgets children that are gone.
+    /// Forgets what is remembered of objects that are gone.
     fn take_in(&self) {
         for uid in std::mem::take(&mut *lock(&self.inbox.buried)) {
             self.applier.forget(&uid);
             self.statuses.forget(&uid);
         }
-        let namespaces = std::mem::take(&mut *lock(&self.inbox.related));
-        if namespaces.is_empty() {
-            return;
-        }
-        let everywhere = namespaces.contains(&None);
-        let near = |key: &Key| everywhere || key.namespace.is_none() || namespaces.contains(&key.namespace);
-        self.inbox.queue.add_all(self.view.primary_keys().into_iter().filter(near), Wake::change());
     }
 
     /// Passes may begin: the plugin is not paused, and what is not in the stores is not there.
@@ -351,8 +342,10 @@ impl ControllerLoop {
         pass.finish(outcome(ended.ending, changing, slowest), &ended.written);
         if ended.ending == Ending::Gone && self.view.primary(&key).is_none() {
             self.inbox.queue.forget(&key);
+            self.view.forget(&key);
             // Created again in between, it would have been forgotten with its predecessor.
             if self.view.primary(&key).is_some() {
+                self.view.find(&key);
                 self.inbox.queue.add(key, Wake::change());
             }
         }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use pilothouse_cluster::apply::{Applier, ApplyContext, Report, WriteResult};
 use pilothouse_cluster::event::Recorder;
-use pilothouse_cluster::finalizer;
 use pilothouse_cluster::status::{Status, StatusWriter};
 use pilothouse_cluster::write_error::WriteError;
+use pilothouse_cluster::{ReadError, finalizer};
 use pilothouse_model::action::{Event, Rejected, Severity};
 use pilothouse_model::condition::{Reason, Reconciled};
 use pilothouse_model::manifest::Controller;
@@ -162,9 +162,24 @@ impl Pass {
         self.conclude(primary, None, verdict, ended).await;
     }
 
-    /// Calls the guest until it asks no more, and admits what it decided.
+    /// Calls the guest until it asks no more, and admits what it decided. What it asked is remembered.
     async fn decide(
         &self,
+        snapshot: Snapshot,
+        deleting: bool,
+        now: &str,
+        last: &[Rejected],
+    ) -> Result<(Snapshot, Plan), (Arc<Object>, Verdict)> {
+        let key = snapshot.primary.key();
+        self.view.look_ups().begin(&key);
+        let decided = self.call(&key, snapshot, deleting, now, last).await;
+        self.view.look_ups().end(&key, decided.is_err());
+        decided
+    }
+
+    async fn call(
+        &self,
+        key: &Key,
         mut snapshot: Snapshot,
         deleting: bool,
         now: &str,
@@ -204,10 +219,11 @@ impl Pass {
                 return Ok((snapshot, plan));
             }
             for look_up in &plan.look_ups {
-                let answered = self.view.look_up(look_up).await.map(|found| snapshot.answer(found));
-                let verdict = match answered {
+                let room = limits.memory_bytes.saturating_sub(snapshot.related_bytes());
+                let answered = self.view.look_up(key, look_up, room).await;
+                let verdict = match answered.map(|found| snapshot.answer(found)) {
                     Ok(()) if snapshot.related_bytes() <= limits.memory_bytes => continue,
-                    Ok(()) => {
+                    Ok(()) | Err(ReadError::TooLarge { .. }) => {
                         let message = format!(
                             "look-up `{}`: all answers together are more than the plugin's memory of {} bytes can hold: ask for fewer objects",
                             look_up.id, limits.memory_bytes

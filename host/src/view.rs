@@ -1,6 +1,7 @@
 //! The watched objects of one controller: the primaries, the children that carry the plugin's label, and the related
 //! kinds of its manifest, each once per namespace that the host serves. Watches are shared with whoever else wants the
-//! same ones and end with their last user.
+//! same ones and end with their last user: 1,000 plugins that own ConfigMaps share one watch of all ConfigMaps with a
+//! label of ours, hear of their own, and see their own.
 
 use std::sync::Arc;
 
@@ -8,14 +9,14 @@ use pilothouse_cluster::apply::Sink;
 use pilothouse_cluster::watches::{Query, Subscription, WatchState, Watches};
 use pilothouse_cluster::{Change, Cluster, Delta, ReadError};
 use pilothouse_model::kind::{Kind, Reference};
-use pilothouse_model::manifest::{Child, Controller, Related, Resource, Scope};
-use pilothouse_model::names::{Key, MANAGED_LABEL, PluginName};
+use pilothouse_model::manifest::{Controller, Related, Resource, Scope};
+use pilothouse_model::names::{Key, PluginName};
 use pilothouse_model::object::Object;
 use pilothouse_model::plan::LookUp;
-use pilothouse_model::selector::{self, Selector};
-
 use tokio::task::JoinSet;
 
+use crate::look_ups::LookUps;
+use crate::related::{self, Rules};
 use crate::snapshot::{Found, Snapshot};
 
 /// What became known of an object, seen from the controller.
@@ -34,10 +35,10 @@ pub(crate) enum News {
         /// Its version after that.
         resource_version: u64,
     },
-    /// A related object: any primary of its namespace may care, of all namespaces if it has none.
+    /// An object that the primaries with these keys look at without owning it.
     Related {
-        /// Its namespace.
-        namespace: Option<Arc<str>>,
+        /// The primaries.
+        keys: Vec<Key>,
     },
     /// A watch came into sync, or fell out of it.
     State,
@@ -49,10 +50,20 @@ pub(crate) type Listener = Arc<dyn Fn(News) + Send + Sync>;
 /// What a change in a store means to the controller.
 type Translation = Arc<dyn Fn(&Delta) -> Vec<News> + Send + Sync>;
 
+/// Whose objects are heard of.
+#[derive(Clone, Copy)]
+enum Whose<'a> {
+    All,
+    ChildrenOf(&'a PluginName),
+}
+
 /// See the module.
 pub(crate) struct View {
     cluster: Cluster,
+    plugin: PluginName,
     controller: Controller,
+    rules: Arc<Rules>,
+    look_ups: LookUps,
     primaries: Vec<Subscription>,
     /// One list for each child kind, in the order of the manifest.
     children: Vec<Vec<Subscription>>,
@@ -72,39 +83,51 @@ impl View {
         namespaces: &[String],
         listener: &Listener,
     ) -> Self {
-        let subscribe = |query: &Query, news: Translation| -> Vec<Subscription> {
-            let everywhere = namespaces.is_empty() || query.resource().scope == Scope::Cluster;
-            let scopes: Vec<Query> = if everywhere {
-                vec![query.clone()]
-            } else {
-                namespaces.iter().map(|namespace| query.clone().in_namespace(namespace)).collect()
-            };
+        let subscribe = |query: &Query, whose: Whose<'_>, news: Translation| -> Vec<Subscription> {
             let one = |query: Query| {
                 let (listener, news) = (Arc::clone(listener), Arc::clone(&news));
-                watches.subscribe(query, move |delta| news(delta).into_iter().for_each(|news| listener(news)))
+                let told = move |delta: &Delta| news(delta).into_iter().for_each(|news| listener(news));
+                match whose {
+                    Whose::All => watches.subscribe(query, told),
+                    Whose::ChildrenOf(plugin) => watches.subscribe_managed(query, plugin, told),
+                }
             };
-            scopes.into_iter().map(one).collect()
+            scoped(query, namespaces).into_iter().map(one).collect()
         };
 
         let primary = controller.primary.clone();
-        let primaries =
-            subscribe(&Query::new(primary.clone()), Arc::new(|delta| vec![News::Primary(delta.clone())]));
+        let rules = Arc::new(Rules::new(controller));
+        let seen = Arc::clone(&rules);
+        let primaries = subscribe(
+            &Query::new(primary.clone()),
+            Whose::All,
+            Arc::new(move |delta| {
+                // Before the key is queued: what changes while its pass runs must find it.
+                seen.primary(delta);
+                vec![News::Primary(delta.clone())]
+            }),
+        );
         let children = controller.children.iter().map(|child| {
             let primary = primary.clone();
-            subscribe(&child_query(child, plugin), Arc::new(move |delta| owners(delta, &primary)))
+            let query = Query::new(child.resource.clone()).projected(child.projection.clone());
+            subscribe(&query, Whose::ChildrenOf(plugin), Arc::new(move |delta| owners(delta, &primary)))
         });
         let children = children.collect();
-        let related = controller.related.iter().map(|rule| match &rule.selector {
-            None => Vec::new(),
-            Some(_) => subscribe(
-                &related_query(rule),
-                Arc::new(|delta| vec![News::Related { namespace: delta.key.namespace.clone() }]),
-            ),
+        let related = controller.related.iter().enumerate().map(|(at, rule)| {
+            if rule.selector.is_none() {
+                return Vec::new();
+            }
+            let rules = Arc::clone(&rules);
+            let query = related::query(rule, primary.scope);
+            subscribe(&query, Whose::All, Arc::new(move |delta| concerned(&rules, at, delta)))
         });
         let related = related.collect();
         let mut view = Self {
             cluster: cluster.clone(),
+            plugin: plugin.clone(),
             controller: controller.clone(),
+            look_ups: LookUps::new(watches, namespaces, listener),
+            rules,
             primaries,
             children,
             related,
@@ -155,44 +178,55 @@ impl View {
 
     /// What there is around a primary, now.
     pub(crate) fn snapshot(&self, primary: Arc<Object>) -> Snapshot {
-        let uid = &primary.meta().uid;
-        let children =
-            self.children.iter().flat_map(|kind| kind.iter().flat_map(|watch| watch.store().owned_by(uid)));
-        let children = children.collect();
+        let meta = primary.meta();
+        let children = self
+            .children
+            .iter()
+            .flat_map(|kind| kind.iter().flat_map(|watch| watch.store().owned_by(&meta.uid)));
+        let ours = |child: &Arc<Object>| child.meta().managed.as_deref() == Some(self.plugin.as_str());
+        let children = children.filter(ours).collect();
         let rules = self.controller.related.iter().zip(&self.related);
-        let related = rules.filter_map(|(rule, watches)| {
-            let text = rule.selector.as_deref()?;
-            // A name that is no label value (of more than 63 characters) is borne by nothing.
-            let selector =
-                selector::expand(text, primary.meta()).and_then(|text| Selector::parse(&text)).ok();
-            let namespace = primary.meta().namespace.as_deref();
-            let matches = |object: &Object| {
-                let near = rule.resource.scope == Scope::Cluster
-                    || namespace.is_none()
-                    || object.meta().namespace.as_deref() == namespace;
-                near && selector.as_ref().is_some_and(|selector| selector.matches(&object.labels()))
-            };
-            let objects = watches.iter().flat_map(|watch| watch.store().select(matches)).collect();
-            let complete = watches.iter().all(|watch| watch.store().is_complete());
-            Some(Found { query: rule.name.clone(), complete, objects })
+        let rules = rules.filter(|(rule, _)| rule.selector.is_some()).map(|(rule, watches)| Found {
+            query: rule.name.clone(),
+            complete: watches.iter().all(|watch| watch.store().is_complete()),
+            objects: watches.iter().flat_map(|watch| related::seen(rule, meta, watch.store())).collect(),
         });
-        let related = related.collect();
+        let related = rules.collect();
         Snapshot { primary, children, related }
     }
 
-    /// Answers a question of the plugin from the API server.
-    pub(crate) async fn look_up(&self, asked: &LookUp) -> Result<Found, ReadError> {
-        let Some(Related { resource, projection, .. }) = self.looked_up(&asked.kind) else {
+    /// What passes ask for, to be told where each begins and ends.
+    pub(crate) fn look_ups(&self) -> &LookUps {
+        &self.look_ups
+    }
+
+    /// Forgets a primary that a pass did not find.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.look_ups.forget(key);
+        self.rules.refresh(key, None);
+    }
+
+    /// A primary is there after all.
+    pub(crate) fn find(&self, key: &Key) {
+        self.rules.refresh(key, self.primary(key).as_deref());
+    }
+
+    /// Answers a question of the plugin for a primary from the API server, in at most `bytes_max`, and remembers that it
+    /// was asked.
+    pub(crate) async fn look_up(
+        &self,
+        key: &Key,
+        asked: &LookUp,
+        bytes_max: u64,
+    ) -> Result<Found, ReadError> {
+        let Some((at, Related { resource, projection, .. })) = self.looked_up(&asked.kind) else {
             return Err(ReadError::Missing(format!("{} is not among the related kinds", asked.kind)));
         };
+        self.look_ups.ask(key, at, resource, asked).await;
         let (objects, complete) = if let Some(name) = &asked.name {
             let key =
                 Key { namespace: asked.namespace.as_deref().map(Arc::from), name: name.as_str().into() };
-            let mut found = self.cluster.get(resource, &key).await?;
-            if let Some(object) = &mut found {
-                object.project(projection);
-            }
-            (found.into_iter().collect(), true)
+            (self.cluster.get(resource, &key, projection).await?.into_iter().collect(), true)
         } else {
             let mut query = Query::new(resource.clone()).projected(projection.clone());
             if let Some(namespace) = &asked.namespace {
@@ -201,7 +235,7 @@ impl View {
             if let Some(selector) = &asked.label_selector {
                 query = query.labelled(selector);
             }
-            let listed = self.cluster.list(&query, asked.limit).await?;
+            let listed = self.cluster.list(&query, asked.limit, bytes_max).await?;
             (listed.objects, listed.complete)
         };
         let objects = objects.into_iter().map(Arc::new).collect();
@@ -221,9 +255,10 @@ impl View {
     }
 
     /// The rule for look-ups of a kind: one that has no selector is for nothing else.
-    fn looked_up(&self, kind: &Kind) -> Option<&Related> {
-        let mut rules = self.controller.related.iter().filter(|rule| rule.resource.kind() == *kind);
-        rules.clone().find(|rule| rule.selector.is_none()).or_else(|| rules.next())
+    fn looked_up(&self, kind: &Kind) -> Option<(usize, &Related)> {
+        let rules = self.controller.related.iter().enumerate();
+        let mut rules = rules.filter(|(_, rule)| rule.resource.kind() == *kind);
+        rules.clone().find(|(_, rule)| rule.selector.is_none()).or_else(|| rules.next())
     }
 
     fn watches_of(&self, kind: &Kind) -> &[Subscription] {
@@ -263,22 +298,21 @@ fn store_response(watches: &[Subscription], object: &Object) {
     }
 }
 
-/// A selector that is the same for every primary is the API server's to match, so that what it leaves out never enters
-/// the cache.
-fn related_query(rule: &Related) -> Query {
-    let query = Query::new(rule.resource.clone()).projected(rule.projection.clone());
-    match &rule.selector {
-        Some(selector) if !selector.contains("$(") => query.labelled(selector),
-        _ => query,
+/// A query once for each namespace that is served; `namespaces` empty means all.
+pub(crate) fn scoped(query: &Query, namespaces: &[String]) -> Vec<Query> {
+    if namespaces.is_empty() || query.resource().scope == Scope::Cluster {
+        return vec![query.clone()];
     }
+    namespaces.iter().map(|namespace| query.clone().in_namespace(namespace)).collect()
 }
 
-/// Only what carries the plugin's label: foreign objects never enter the cache.
-fn child_query(child: &Child, plugin: &PluginName) -> Query {
-    Query::new(child.resource.clone())
-        .projected(child.projection.clone())
-        .labelled(&format!("{MANAGED_LABEL}={plugin}"))
-        .managed_by(&plugin.field_manager())
+fn concerned(rules: &Rules, at: usize, delta: &Delta) -> Vec<News> {
+    // At the start every primary is looked at anyway.
+    if delta.change == Change::Initial {
+        return Vec::new();
+    }
+    let keys = rules.concerned(at, delta);
+    if keys.is_empty() { Vec::new() } else { vec![News::Related { keys }] }
 }
 
 fn owners(delta: &Delta, primary: &Resource) -> Vec<News> {

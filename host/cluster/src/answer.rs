@@ -69,12 +69,10 @@ async fn judged(response: Response<Body>) -> Result<Body, ReadError> {
     if head.status.is_success() {
         return Ok(body);
     }
-    let text = match Limited::new(body, REFUSAL_BYTES_MAX).collect().await {
-        Ok(bytes) => bytes.to_bytes(),
-        // The status says enough.
-        Err(_) => Default::default(),
-    };
-    Err(refusal(head.status.as_u16(), &head.headers, &text))
+    // Without its words the status says enough.
+    let words = Limited::new(body, REFUSAL_BYTES_MAX).collect().await.ok();
+    let words = words.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    Err(refusal(head.status.as_u16(), &head.headers, &words))
 }
 
 /// A refusal by a `Status`, or by whatever stands before the API server, which has words of its own.

@@ -103,7 +103,9 @@ mod tests {
         ];
         let filled = |grouping| {
             let mut groups = Groups::new(grouping);
-            all.iter().for_each(|object| groups.insert(object));
+            for object in &all {
+                groups.insert(object);
+            }
             groups
         };
         let mut both = filled(Grouping { by_namespace: true, by_label: by_label() });
@@ -114,7 +116,9 @@ mod tests {
         let namespace = filled(Grouping { by_namespace: true, by_label: None });
         assert_eq!(names(&namespace, Some("n"), None), ["n/a", "n/b", "n/d"]);
         assert!(filled(Grouping::default()).members.is_empty());
-        all.iter().for_each(|object| both.remove(object));
+        for object in &all {
+            both.remove(object);
+        }
         assert!(both.members.is_empty());
     }
 }

@@ -170,8 +170,10 @@ impl Index {
         (self.by_owner, self.json_bytes, self.seen) = (HashMap::new(), 0, version);
         self.groups.clear();
         if set_back {
-            before.values().for_each(|held| tell(out, Change::Deleted, &held.object, None));
-            before.values_mut().for_each(|held| held.ahead = false);
+            for held in before.values_mut() {
+                tell(out, Change::Deleted, &held.object, None);
+                held.ahead = false;
+            }
             self.ahead.clear();
             self.buried.clear();
         }

@@ -148,7 +148,9 @@ impl Store {
             return;
         }
         let listeners = Arc::clone(&self.listeners.read().unwrap_or_else(PoisonError::into_inner));
-        deltas.iter().for_each(|delta| listeners.tell(delta));
+        for delta in &deltas {
+            listeners.tell(delta);
+        }
     }
 
     /// From now on `listener` hears of every change of the objects that interest it, and first of what is there
@@ -157,7 +159,9 @@ impl Store {
         let id = self.change_listeners(|listeners| listeners.join(interest, Arc::clone(&listener)));
         if self.is_complete() {
             let there = self.select(|object| interest.is_in(object));
-            there.iter().for_each(|object| listener(&index::initial(object)));
+            for object in &there {
+                listener(&index::initial(object));
+            }
         }
         id
     }

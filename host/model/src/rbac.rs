@@ -1,8 +1,8 @@
 //! Which rights the host needs at the API server to serve given plugins: no more than their manifests declare.
 //!
 //! Each right follows from one thing that the host does:
-//! - it watches primaries, children and related kinds that have a selector: `get`, `list`, `watch`
-//! - it looks other related kinds up when a plugin asks: `get`, `list`
+//! - it watches primaries, children and related kinds; those without a selector while a plugin looks them up: `get`,
+//!   `list`, `watch`
 //! - it applies children on the server's side, which takes `create` where the object is new and `patch` in any case,
 //!   and deletes them
 //! - it patches primaries (finalizer) and their `status`
@@ -38,7 +38,6 @@ pub enum Verb {
 }
 
 const WATCH: [Verb; 3] = [Verb::Get, Verb::List, Verb::Watch];
-const LOOK_UP: [Verb; 2] = [Verb::Get, Verb::List];
 const RECORD: [Verb; 2] = [Verb::Create, Verb::Patch];
 
 /// A rule of a Role or ClusterRole; serializes as one.
@@ -101,8 +100,7 @@ fn collect(controller: &Controller, allow: &mut impl FnMut(&Resource, &str, &[Ve
         allow(&child.resource, "", &[Verb::Create, Verb::Patch, Verb::Delete]);
     }
     for related in &controller.related {
-        let verbs = if related.selector.is_some() { &WATCH[..] } else { &LOOK_UP[..] };
-        allow(&related.resource, "", verbs);
+        allow(&related.resource, "", &WATCH);
     }
     for target in &controller.targets {
         for verb in &target.verbs {
@@ -237,7 +235,7 @@ mod tests {
                 "example.com: webs/status: patch",
             ]
         );
-        assert_eq!(lines(&rules.cluster), [": nodes: get,list"]);
+        assert_eq!(lines(&rules.cluster), [": nodes: get,list,watch"]);
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub fn common(template: &str) -> Result<String, SelectorError> {
         if !part.contains("$(") {
             return Ok(Some(part.trim().to_owned()));
         }
-        Ok(filled_key(part)?)
+        filled_key(part)
     });
     let mut common: Vec<String> =
         parts.collect::<Result<Vec<_>, SelectorError>>()?.into_iter().flatten().collect();

@@ -9,7 +9,7 @@
 //! - `status`: set as it is. `report`: true adds to it, as `observed`, what the pass was shown.
 //! - `requeueAfterMs`.
 //! - `needs`: `apiVersion`, `kind` and `name` of an object that is looked up; while there is none the pass does nothing
-//!   and fails with `retry`. The look-up is no watch: nothing wakes the object when the other one comes.
+//!   and fails with `retry`.
 //! - `failure`: `{"invalid": …}` or `{"retry": …}`.
 //! - `behaviour`: `trap`, `loop` or `allocate`. `work`: that many turns of a loop.
 //! - `deleting`: the script of the passes that finalize; left out, they release.
