@@ -13,11 +13,21 @@ use crate::object::Object;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Actions(Vec<Action>);
 
+/// Where an action stands among those of its pass; see [`Actions::place`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position(pub(crate) usize);
+
 impl Actions {
     /// Adds an action: an [`Apply`], [`Delete`], [`PatchTarget`], [`SecretTemplate`], [`SetStatus`], [`Event`],
     /// [`LookUp`] or [`Extension`].
     pub fn push(&mut self, action: impl Into<Action>) {
         self.0.push(action.into());
+    }
+
+    /// As [`Self::push`], and says where it stands: a later write can come [`after`](Apply::after) it.
+    pub fn place(&mut self, action: impl Into<Action>) -> Position {
+        self.push(action);
+        Position(self.0.len() - 1)
     }
 
     /// Creates a child, or brings it to this state. The object has the fields that the plugin decides and no others;
@@ -97,6 +107,8 @@ pub struct Apply {
     pub create_only: Option<bool>,
     /// What to do when the API server says that a changed field is immutable.
     pub on_immutable: OnImmutable,
+    /// Writes that must have succeeded before.
+    pub after: Vec<Position>,
 }
 
 /// What to do when a changed field is immutable.
@@ -114,7 +126,7 @@ pub enum OnImmutable {
 impl Apply {
     /// Of an object with the fields that the plugin decides: at least `apiVersion`, `kind` and `metadata.name`.
     pub fn new(object: Value) -> Self {
-        Self { object, create_only: None, on_immutable: OnImmutable::Refuse }
+        Self { object, create_only: None, on_immutable: OnImmutable::Refuse, after: Vec::new() }
     }
 
     /// Never touch the object again once it exists.
@@ -128,6 +140,13 @@ impl Apply {
     #[must_use]
     pub fn on_immutable(mut self, policy: OnImmutable) -> Self {
         self.on_immutable = policy;
+        self
+    }
+
+    /// Not tried in a pass in which that earlier write fails or waits.
+    #[must_use]
+    pub fn after(mut self, earlier: Position) -> Self {
+        self.after.push(earlier);
         self
     }
 }
@@ -172,6 +191,8 @@ pub struct Delete {
     pub propagation: Propagation,
     /// Seconds that it gets to end; none: its own.
     pub grace_period_seconds: Option<u32>,
+    /// Writes that must have succeeded before.
+    pub after: Vec<Position>,
 }
 
 /// What happens to what a deleted object owns.
@@ -189,7 +210,7 @@ pub enum Propagation {
 impl Delete {
     /// Of that object.
     pub fn new(target: Reference) -> Self {
-        Self { target, propagation: Propagation::Background, grace_period_seconds: None }
+        Self { target, propagation: Propagation::Background, grace_period_seconds: None, after: Vec::new() }
     }
 
     /// What happens to what it owns.
@@ -203,6 +224,13 @@ impl Delete {
     #[must_use]
     pub fn grace_period_seconds(mut self, seconds: u32) -> Self {
         self.grace_period_seconds = Some(seconds);
+        self
+    }
+
+    /// Not tried in a pass in which that earlier write fails or waits.
+    #[must_use]
+    pub fn after(mut self, earlier: Position) -> Self {
+        self.after.push(earlier);
         self
     }
 }

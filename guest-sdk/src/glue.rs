@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::action::{
-    Action, Actions, Alphabet, Apply, Delete, LookUp, OnImmutable, PatchTarget, Propagation, Reference,
-    SecretTemplate,
+    Action, Actions, Alphabet, Apply, Delete, LookUp, OnImmutable, PatchTarget, Position, Propagation,
+    Reference, SecretTemplate,
 };
 use crate::bindings::pilothouse::operator::types as wit;
 use crate::kinds::Resource;
@@ -164,6 +164,7 @@ fn apply_options(apply: &Apply) -> String {
             OnImmutable::Recreate => Some("recreate"),
         },
     );
+    options.put("after", positions(&apply.after));
     options.text()
 }
 
@@ -178,7 +179,12 @@ fn delete_options(delete: &Delete) -> String {
         },
     );
     options.put("gracePeriodSeconds", delete.grace_period_seconds);
+    options.put("after", positions(&delete.after));
     options.text()
+}
+
+fn positions(after: &[Position]) -> Option<Value> {
+    (!after.is_empty()).then(|| after.iter().map(|position| position.0).collect())
 }
 
 fn patch_options(patch: &PatchTarget) -> String {

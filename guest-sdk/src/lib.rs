@@ -26,6 +26,7 @@ mod reconciler;
 mod schema;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
+mod update;
 pub mod views;
 
 pub use action::{Action, Actions};
@@ -37,6 +38,7 @@ pub use object::Object;
 pub use pass::{Answer, Pass, Rejected};
 pub use reconciler::{Failure, NoStatus, Reconciler};
 pub use serde_json;
+pub use update::Update;
 
 /// What a plugin's files usually need.
 pub mod prelude {
@@ -52,7 +54,7 @@ pub mod prelude {
     pub use crate::views::{self, View as _};
     pub use crate::{
         Actions, Child, Column, Condition, Controller, Crd, Failure, NoStatus, Object, Pass, Reconciler,
-        Related, State, Target, export, log,
+        Related, State, Target, Update, export, log,
     };
 }
 

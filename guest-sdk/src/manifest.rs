@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::crd::Crd;
 use crate::kinds::Resource;
+use crate::update::Update;
 
 /// What a plugin is, serves and may touch. Made by [`export!`](crate::export).
 #[derive(Debug, Clone)]
@@ -129,11 +130,18 @@ pub struct Child {
     projection: Projection,
     pub(crate) create_only: bool,
     force_conflicts: bool,
+    update: Update,
 }
 
 impl From<Resource> for Child {
     fn from(resource: Resource) -> Self {
-        Self { resource, projection: Projection::Full, create_only: false, force_conflicts: true }
+        Self {
+            resource,
+            projection: Projection::Full,
+            create_only: false,
+            force_conflicts: true,
+            update: Update::in_place(),
+        }
     }
 }
 
@@ -167,12 +175,20 @@ impl Child {
         self
     }
 
+    /// How objects of this kind that exist follow a change of what the plugin wants: in place, unless said otherwise.
+    #[must_use]
+    pub fn update(mut self, update: Update) -> Self {
+        self.update = update;
+        self
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "resource": self.resource.to_json(),
             "projection": self.projection.to_json(),
             "createOnly": self.create_only,
             "forceConflicts": self.force_conflicts,
+            "updateStrategy": self.update.to_json(),
         })
     }
 }

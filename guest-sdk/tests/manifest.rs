@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pilothouse_model::kind::Kind;
 use pilothouse_model::manifest::{Manifest, Projection, Scope, TargetVerb};
+use pilothouse_model::update::Method;
 use pilothouse_sdk::prelude::*;
 
 /// A plugin that uses everything that a manifest can say.
@@ -38,8 +39,10 @@ mod plugin {
                 .column("Ready", Column::Integer, ".status.ready")
                 .wide_column("Replicas", Column::Integer, ".spec.replicas")
                 .age();
+            let rolling =
+                Update::rolling_in_place().while_condition("Available", "True").max_unavailable_percent(25);
             Controller::new(crd)
-                .owns(DEPLOYMENT)
+                .owns(Child::from(DEPLOYMENT).update(rolling))
                 .owns(Child::from(SECRET).metadata_only().create_only().yield_conflicts())
                 .reads(Related::matching("pods", POD, "web=$(name)").metadata_only())
                 .reads(
@@ -95,6 +98,9 @@ fn the_host_reads_what_the_sdk_describes() {
     assert_eq!(web.primary.kind(), Kind::new("example.com", "v1alpha1", "Web"));
     assert_eq!(web.primary.scope, Scope::Namespaced);
     assert_eq!(web.children[0].resource.plural, "deployments");
+    let rolling = &web.children[0].update_strategy;
+    assert_eq!((rolling.method, rolling.max_unavailable.of(8)), (Method::RollingInPlace, 2));
+    assert_eq!(rolling.status_checks.conditions[0].type_name, "Available");
     let secret = &web.children[1];
     assert!(secret.create_only && !secret.force_conflicts && secret.projection == Projection::Metadata);
     assert_eq!(web.related[0].selector.as_deref(), Some("web=$(name)"));
@@ -121,7 +127,7 @@ fn the_schema_accepts_what_the_sdk_describes() {
 #[test]
 fn the_schema_and_the_host_refuse_the_same() {
     let validator = validator();
-    let wrong: [(&str, Value); 21] = [
+    let wrong: [(&str, Value); 27] = [
         ("/name", json!("Web")),
         ("/name", json!("a".repeat(54))),
         ("/version", json!("")),
@@ -138,6 +144,12 @@ fn the_schema_and_the_host_refuse_the_same() {
         ("/controllers/0/children/0/projection", json!({"fields": [".status"], "else": 1})),
         ("/controllers/0/children/0/createOnly", json!("yes")),
         ("/controllers/0/children/0/forceConflict", json!(true)),
+        ("/controllers/0/children/0/updateStrategy/method", json!("Rolling")),
+        ("/controllers/0/children/0/updateStrategy/maxUnavailable", json!(0)),
+        ("/controllers/0/children/0/updateStrategy/maxUnavailable", json!("05%")),
+        ("/controllers/0/children/0/updateStrategy/maxUnavailable", json!("101%")),
+        ("/controllers/0/children/0/updateStrategy/statusChecks/conditions/0/type", json!("")),
+        ("/controllers/0/children/0/updateStrategy/statusChecks/conditions/0/state", json!("")),
         ("/controllers/0/related/0/name", json!("")),
         ("/controllers/0/targets/0/verbs", json!(["create"])),
         ("/controllers/0/finalizer", json!("cleanup")),

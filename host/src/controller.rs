@@ -358,7 +358,9 @@ impl ControllerLoop {
         };
         if before != held {
             let count = |reason| self.held.values().filter(|held| **held == reason).count();
-            self.metrics.held(count(Reason::Paused), count(Reason::AwaitingApproval));
+            let [paused, awaiting, updating] =
+                [Reason::Paused, Reason::AwaitingApproval, Reason::Updating].map(count);
+            self.metrics.held(paused, awaiting, updating);
         }
     }
 

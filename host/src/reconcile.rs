@@ -79,7 +79,7 @@ pub(crate) struct Ended {
     pub failure: Option<Reason>,
     /// Children are not as the pass saw them any more, by its own hand.
     pub changed_children: bool,
-    /// Somebody holds the resource: [`Reason::Paused`] or [`Reason::AwaitingApproval`].
+    /// Nothing is wrong, and not all is done: somebody holds the resource, or children wait for others.
     pub held: Option<Reason>,
 }
 
@@ -252,7 +252,7 @@ impl Pass {
             related: &related,
             sink: &*self.view,
         };
-        let report = self.applier.apply(&plan.writes, cx).await;
+        let report = self.applier.apply(&plan, cx).await;
         ended.written.extend(report.written_versions());
         ended.rejected = report.rejected().cloned().collect();
         self.count_writes(&report);
@@ -385,6 +385,7 @@ impl Pass {
                 WriteResult::NoOp => "NoOp",
                 WriteResult::Written(_) => "Written",
                 WriteResult::Deleted { .. } => "Deleted",
+                WriteResult::Held(_) => "Held",
                 WriteResult::Rejected(rejected) => rejected.reason.as_str(),
             });
         }

@@ -161,9 +161,11 @@ mod tests {
     fn each_action_and_option_crosses_the_border_under_the_contracts_name() {
         let mut actions = Actions::default();
         let pod = Reference::new(POD, "a");
-        actions.apply(CONFIG_MAP.object("a"));
-        actions.push(Apply::new(json!({})).create_only().on_immutable(OnImmutable::RecreateOrphan));
-        actions.push(Delete::new(pod.clone()).propagation(Propagation::Foreground).grace_period_seconds(5));
+        let first = actions.place(Apply::new(CONFIG_MAP.object("a")));
+        let apply = Apply::new(json!({})).create_only().on_immutable(OnImmutable::RecreateOrphan);
+        let applied = actions.place(apply.after(first));
+        let delete = Delete::new(pod.clone()).propagation(Propagation::Foreground).grace_period_seconds(5);
+        actions.push(delete.after(first).after(applied));
         actions.push(PatchTarget::new(pod, json!({"x": 1})).of_status());
         actions.push(
             SecretTemplate::new("s")
@@ -185,8 +187,12 @@ mod tests {
             json!({
                 "actions": [
                     {"apply": {"object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}}},
-                    {"apply": {"object": {}, "options": {"createOnly": true, "onImmutable": "recreate-orphan"}}},
-                    {"delete": {"target": target, "options": {"propagation": "foreground", "gracePeriodSeconds": 5}}},
+                    {"apply": {"object": {}, "options": {
+                        "createOnly": true, "onImmutable": "recreate-orphan", "after": [0],
+                    }}},
+                    {"delete": {"target": target, "options": {
+                        "propagation": "foreground", "gracePeriodSeconds": 5, "after": [0, 1],
+                    }}},
                     {"patch-target": {"target": target, "patch": {"x": 1}, "options": {"subresource": "status"}}},
                     {"generate-secret": {
                         "name": "s", "literals": {"user": "app"}, "random": {"key": "16 characters, Alphabet::Hexadecimal"},

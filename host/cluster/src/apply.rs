@@ -2,6 +2,8 @@
 //! write is needed is [`pilothouse_model::diff`]'s to say, and what failed is reported for the next pass.
 //!
 //! - One write that fails does not stop the others, unless the API server is away or in trouble, or the fence is shut.
+//!   Only a write that says so waits for an earlier one (`after`).
+//! - What is updated a few at a time is held back by [`crate::rollout`]; what is missing is never.
 //! - A write to an object that the snapshot showed carries its UID: applied to a name that has vanished since, it
 //!   would create that object anew.
 //! - A name that the snapshot did not show is looked up before it is applied to, as server-side apply would silently
@@ -10,23 +12,24 @@
 //! - Each response is handed to the [`Sink`] before the next write begins, so that no pass acts on a store older than
 //!   the host's own writes.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pilothouse_model::action::Rejected;
-use pilothouse_model::diff::{self, Memory, Need, Print};
-use pilothouse_model::fields::FieldSet;
+use pilothouse_model::diff::{Memory, Print};
 use pilothouse_model::kind::Reference;
 use pilothouse_model::names::{MANAGED_LABEL, PluginName};
 use pilothouse_model::object::Object;
-use pilothouse_model::plan::{OnImmutable, Operation, Write};
+use pilothouse_model::plan::{OnImmutable, Operation, Plan, Write};
+use pilothouse_model::update::Method;
 use serde_json::Value;
 
 use crate::desired;
 use crate::rehearsal::Rehearsal;
+use crate::rollout::Rolling;
 use crate::seen::Seen;
-use crate::write::{Conflicts, Endpoint, Mode, Writer};
+use crate::write::{Conflicts, Endpoint, Writer};
 use crate::write_error::{Fault, WriteError};
 
 /// Writes of one pass that may end in the API server's trouble before the others are left to the next pass. One may be
@@ -86,6 +89,9 @@ pub enum WriteResult {
         /// It does not exist any more.
         gone: bool,
     },
+    /// Its time has not come: it waits for other children, or for its predecessor to go. Nothing is wrong, and a change
+    /// of what it waits for brings the next pass. The text says what that is.
+    Held(String),
     /// It did not happen.
     Rejected(Rejected),
 }
@@ -95,6 +101,14 @@ impl Report {
     pub fn rejected(&self) -> impl Iterator<Item = &Rejected> {
         self.entries.iter().filter_map(|entry| match &entry.result {
             WriteResult::Rejected(rejected) => Some(rejected),
+            _ => None,
+        })
+    }
+
+    /// Why writes were held back, in the plan's order.
+    pub fn held(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().filter_map(|entry| match &entry.result {
+            WriteResult::Held(why) => Some(why.as_str()),
             _ => None,
         })
     }
@@ -158,14 +172,19 @@ impl Applier {
         self.remembered().extend(learnt);
     }
 
+    /// The plugin's name.
+    pub(crate) fn name(&self) -> &str {
+        self.plugin.as_str()
+    }
+
     /// The writer with the plugin's field manager.
     pub fn writer(&self) -> &Writer {
         &self.writer
     }
 
-    /// Carries out these writes. When the future is dropped the write under way may or may not happen, and those
+    /// Carries out the writes of this plan. When the future is dropped the write under way may or may not happen, and those
     /// behind it do not; the next pass finds out.
-    pub async fn apply(&self, writes: &[Write], cx: ApplyContext<'_>) -> Report {
+    pub async fn apply(&self, plan: &Plan, cx: ApplyContext<'_>) -> Report {
         let primary = cx.primary.meta();
         let own = primary.namespace.as_deref().map(str::to_owned);
         let doomed = self.doomed().contains(&primary.uid).then(|| own.clone());
@@ -176,10 +195,24 @@ impl Applier {
             troubles: 0,
             stopped: None,
             terminating: doomed.into_iter().collect(),
+            unfinished: BTreeMap::new(),
         };
+        let mut rolling = Rolling::all(plan);
         let mut report = Report::default();
-        for write in writes {
-            let result = run.carry_out(write).await.unwrap_or_else(|error| {
+        for (at, write) in plan.writes.iter().enumerate() {
+            let done = if let Some(not_yet) = run.waits_for_earlier(write) {
+                not_yet
+            } else {
+                let done = match Rolling::of_write(&mut rolling, at) {
+                    Some((rolling, place)) => run.roll(rolling, place).await,
+                    None => run.carry_out(write).await,
+                };
+                done.inspect_err(|error| run.note_error(error, write))
+            };
+            if matches!(done, Ok(WriteResult::Held(_)) | Err(_)) {
+                run.unfinished.insert(write.index, done.clone());
+            }
+            let result = done.unwrap_or_else(|error| {
                 report.retry_after = report.retry_after.max(error.retry_after);
                 let (reason, target) = (error.reason(), Some(write.target.clone()));
                 WriteResult::Rejected(Rejected { index: write.index, target, reason, message: error.message })
@@ -213,18 +246,18 @@ impl Applier {
         self.doomed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn recall(&self, object: &Object) -> Option<Memory> {
+    pub(crate) fn recall(&self, object: &Object) -> Option<Memory> {
         self.remembered().get(&object.meta().uid).copied()
     }
 
-    fn remember(&self, object: &Object, memory: Memory) {
+    pub(crate) fn remember(&self, object: &Object, memory: Memory) {
         self.remembered().insert(object.meta().uid.clone(), memory);
     }
 }
 
 /// One plan being carried out.
 pub(crate) struct Run<'a> {
-    applier: &'a Applier,
+    pub(crate) applier: &'a Applier,
     cx: ApplyContext<'a>,
     pub(crate) seen: Seen<'a>,
     /// Writes that ended in the API server's trouble.
@@ -233,6 +266,8 @@ pub(crate) struct Run<'a> {
     stopped: Option<WriteError>,
     /// Namespaces that are being deleted: each creation there would be refused as the first was.
     terminating: BTreeSet<Option<String>>,
+    /// Writes that were held back or failed, by the position of their action: others may wait for them.
+    unfinished: BTreeMap<u32, Done>,
 }
 
 /// A child as the plan wants it.
@@ -243,6 +278,27 @@ pub(crate) struct Wanted<'a> {
     pub(crate) print: Print,
     pub(crate) conflicts: Conflicts,
     pub(crate) on_immutable: OnImmutable,
+    pub(crate) method: Method,
+}
+
+impl<'a> Wanted<'a> {
+    /// The child of an apply in canonical form.
+    pub(crate) fn new(write: &'a Write, object: &'a Value) -> Self {
+        let mut wanted = Self {
+            write,
+            at: Endpoint::of_write(write),
+            print: Print::of(object),
+            object,
+            conflicts: Conflicts::Report,
+            on_immutable: OnImmutable::Refuse,
+            method: Method::InPlace,
+        };
+        if let Operation::Apply { method, on_immutable, force_conflicts, .. } = &write.operation {
+            wanted.conflicts = if *force_conflicts { Conflicts::Force } else { Conflicts::Report };
+            (wanted.on_immutable, wanted.method) = (*on_immutable, *method);
+        }
+        wanted
+    }
 }
 
 pub(crate) type Done = Result<WriteResult, WriteError>;
@@ -252,23 +308,34 @@ impl Run<'_> {
         &self.applier.writer
     }
 
-    async fn carry_out(&mut self, write: &Write) -> Done {
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.is_some()
+    }
+
+    pub(crate) async fn carry_out(&mut self, write: &Write) -> Done {
         if let Some(cause) = &self.stopped {
             let message = format!("not tried after an earlier write of this pass failed: {}", cause.message);
             return Err(WriteError { message, ..cause.clone() });
         }
-        let done = match &write.operation {
-            Operation::Apply { object, create_only, on_immutable, force_conflicts } => {
+
+        match &write.operation {
+            Operation::Apply { object, create_only, .. } => {
                 let object = desired::canonical(object);
-                let wanted = Wanted {
-                    write,
-                    at: Endpoint::of_write(write),
-                    print: Print::of(&object),
-                    object: &object,
-                    conflicts: if *force_conflicts { Conflicts::Force } else { Conflicts::Report },
-                    on_immutable: *on_immutable,
+                let wanted = Wanted::new(write, &object);
+                let done = if *create_only {
+                    self.create_once(&wanted).await
+                } else {
+                    self.apply_child(&wanted).await
                 };
-                if *create_only { self.create_once(&wanted).await } else { self.apply(&wanted).await }
+                match done {
+                    // It was this strategy that deleted it, or it would have.
+                    Err(error)
+                        if error.fault == Fault::ObjectTerminating && wanted.method != Method::InPlace =>
+                    {
+                        Ok(WriteResult::Held(error.message))
+                    }
+                    done => done,
+                }
             }
             Operation::GenerateSecret { object, template } => {
                 self.generate_secret(write, object, template).await
@@ -278,96 +345,32 @@ impl Run<'_> {
                 self.delete(write, &uid, *propagation, *grace_period_seconds).await
             }
             Operation::Patch { patch, subresource } => self.patch_target(write, patch, *subresource).await,
-        };
-        if let Err(error) = &done {
-            self.troubles += u32::from(error.is_trouble());
-            if error.stops_all() || self.troubles == TROUBLES_MAX {
-                self.stopped = Some(error.clone());
-            }
-            if error.fault == Fault::NamespaceTerminating {
-                self.terminating.insert(write.target.namespace.clone());
-            }
-        }
-        done
-    }
-
-    async fn apply(&mut self, wanted: &Wanted<'_>) -> Done {
-        match self.find(wanted.write, &wanted.at).await? {
-            Some(live) => self.update(wanted, live).await,
-            None => self.create(wanted).await,
         }
     }
 
-    /// First apply to a name that nothing bears. Nothing is there to take from anybody, so nothing is forced.
-    pub(crate) async fn create(&mut self, wanted: &Wanted<'_>) -> Done {
-        self.refuse_in_terminating_namespace(wanted.write)?;
-        let response = self.writer().apply(&wanted.at, wanted.object, Conflicts::Report, Mode::Store).await?;
-        Ok(self.applied(wanted, response))
+    /// The answer for a write that waits for an earlier one which is not done.
+    fn waits_for_earlier(&self, write: &Write) -> Option<Done> {
+        let (after, done) = write.after.iter().find_map(|after| self.unfinished.get_key_value(after))?;
+        Some(match done {
+            Err(cause) => {
+                let message = format!("not tried, as action {after} failed before it: {}", cause.message);
+                Err(WriteError { message, ..cause.clone() })
+            }
+            Ok(_) => Ok(WriteResult::Held(format!("{} waits for action {after}", write.target))),
+        })
     }
 
-    async fn update(&mut self, wanted: &Wanted<'_>, live: Arc<Object>) -> Done {
-        if live.meta().deleting && !gives_up_a_finalizer(wanted.object, &live) {
-            return Err(going(&wanted.at));
+    /// Counts what the API server is in trouble about, and stops where going on would not help.
+    pub(crate) fn note_error(&mut self, error: &WriteError, write: &Write) {
+        if error.fault == Fault::NamespaceTerminating {
+            self.terminating.insert(write.target.namespace.clone());
         }
-        let mut live = live;
-        let memory = self.applier.recall(&live);
-        let mut need = diff::need(wanted.object, wanted.print, &live, memory.as_ref());
-        if need == Need::Ask && live.is_partial() {
-            // The watch does not show all of it: look at the whole object before asking what would become of it.
-            live = self.look_again(&wanted.at, &live).await?;
-            need = diff::need(wanted.object, wanted.print, &live, None);
+        if self.stopped.is_some() {
+            return;
         }
-        if need == Need::Ask {
-            let body = desired::with_uid(wanted.object, &live.meta().uid);
-            match self.writer().apply(&wanted.at, &body, wanted.conflicts, Mode::DryRun).await {
-                Ok(answer) if diff::unchanged(&answer, &live) => {
-                    need = Need::No(Memory::after(wanted.print, &live));
-                }
-                Ok(_) => need = Need::Write,
-                Err(error) if error.fault == Fault::NoDryRun => need = Need::Write,
-                Err(error) if error.fault == Fault::Immutable => {
-                    return self.recreate(wanted, &live, error).await;
-                }
-                Err(error) if error.fault == Fault::Duplicate => {
-                    return self.replace_displaced(wanted, &live, error).await;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if let Need::No(memory) = need {
-            self.applier.remember(&live, memory);
-            return Ok(self.unchanged(live));
-        }
-        if live.own_fields().is_none() && live.has_foreign_managers() {
-            self.take_over(&wanted.at, &live).await?;
-        }
-        let body = desired::with_uid(wanted.object, &live.meta().uid);
-        match self.writer().apply(&wanted.at, &body, wanted.conflicts, Mode::Store).await {
-            Ok(response) => Ok(self.applied(wanted, response)),
-            Err(error) if error.fault == Fault::Immutable => self.recreate(wanted, &live, error).await,
-            Err(error) if error.fault == Fault::Duplicate => {
-                self.replace_displaced(wanted, &live, error).await
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// A child that is created and never touched again. The POST finds out whether the name is taken.
-    async fn create_once(&mut self, wanted: &Wanted<'_>) -> Done {
-        let at = &wanted.at;
-        let known = self.seen.get(&wanted.write.target).filter(|known| self.is_controlled(known));
-        if let Some(known) = known {
-            return if known.meta().deleting { Err(going(at)) } else { Ok(WriteResult::NoOp) };
-        }
-        self.refuse_in_terminating_namespace(wanted.write)?;
-        match self.writer().create(at, wanted.object, Mode::Store).await {
-            Ok(response) => Ok(self.written(response)),
-            Err(error) if error.fault == Fault::AlreadyExists => match self.find(wanted.write, at).await? {
-                Some(live) if live.meta().deleting => Err(going(at)),
-                Some(live) => Ok(self.unchanged(live)),
-                None => Err(WriteError::here(Fault::Stale, format!("{at} went while it was looked at"))),
-            },
-            Err(error) => Err(error),
+        self.troubles += u32::from(error.is_trouble());
+        if error.stops_all() || self.troubles == TROUBLES_MAX {
+            self.stopped = Some(error.clone());
         }
     }
 
@@ -398,7 +401,7 @@ impl Run<'_> {
         Ok(Some(Arc::new(found)))
     }
 
-    fn is_controlled(&self, object: &Object) -> bool {
+    pub(crate) fn is_controlled(&self, object: &Object) -> bool {
         object.meta().owner.as_ref().is_some_and(|owner| owner.uid == self.cx.primary.meta().uid)
     }
 
@@ -457,17 +460,9 @@ impl Run<'_> {
     }
 }
 
-fn going(at: &Endpoint<'_>) -> WriteError {
+pub(crate) fn going(at: &Endpoint<'_>) -> WriteError {
     WriteError::here(
         Fault::ObjectTerminating,
         format!("{at} is being deleted, and is created again when it is gone"),
     )
-}
-
-/// A child that is being deleted is left alone, but for the finalizers that the plugin itself put there and now
-/// leaves out: it would never go.
-fn gives_up_a_finalizer(desired: &Value, live: &Object) -> bool {
-    let own = live.own_fields().and_then(|own| FieldSet::parse(own));
-    let wanted = desired.pointer("/metadata/finalizers").and_then(Value::as_array).map_or(0, Vec::len);
-    own.is_some_and(|own| own.has(&["metadata", "finalizers"])) && wanted < live.meta().finalizers.len()
 }

@@ -1,4 +1,5 @@
-//! A changed field that may not change: refuse it, or make the object anew, as the plan says.
+//! A changed field that may not change: refuse it, or make the object anew, as the plan says. And children whose update
+//! strategy is to be made anew, whatever changed.
 //!
 //! Making anew is a deletion of exactly the object that was seen, and a creation by this pass or, while the old object
 //! is still going, by the pass that its disappearance wakes. It is safe to crash between the two: the next pass finds
@@ -34,8 +35,29 @@ impl Run<'_> {
             let message = format!("{at} was made from this very configuration: {}", refused.message);
             return Err(WriteError { message, ..refused });
         }
-        self.rehearse(wanted, live, &refused).await?;
-        tracing::info!(object = %at, cause = %refused.message, "deleting, to create it again");
+        let rehearsed = self.rehearse(wanted, live).await?;
+        if rehearsed.is_some_and(|rehearsed| content(&rehearsed) == content(live)) {
+            let message = format!("created again it would be the same as it is: {}", refused.message);
+            return Err(WriteError { message, ..refused });
+        }
+        self.make_anew(wanted, live, propagation, &refused.message).await
+    }
+
+    /// Makes `live` anew because its update strategy is to, whatever differs.
+    pub(crate) async fn replace(&mut self, wanted: &Wanted<'_>, live: &Object) -> Done {
+        self.rehearse(wanted, live).await?;
+        self.make_anew(wanted, live, Propagation::Background, "its update strategy").await
+    }
+
+    async fn make_anew(
+        &mut self,
+        wanted: &Wanted<'_>,
+        live: &Object,
+        propagation: Propagation,
+        cause: &str,
+    ) -> Done {
+        let at = &wanted.at;
+        tracing::info!(object = %at, cause, "deleting, to create it again");
         let uid = live.meta().uid.to_string();
         let deleted = self.delete(wanted.write, &uid, propagation, None).await?;
         if matches!(deleted, WriteResult::Deleted { gone: true, .. }) {
@@ -45,17 +67,12 @@ impl Run<'_> {
                 Some(_) => Err(WriteError::here(Fault::Stale, format!("{at} was created by another"))),
             };
         }
-        let message = format!("{at} is deleted, and created again when it is gone: {}", refused.message);
+        let message = format!("{at} is deleted, and created again when it is gone: {cause}");
         Err(WriteError::here(Fault::ObjectTerminating, message))
     }
 
-    /// Creates the object under another name, in a dry run.
-    async fn rehearse(
-        &self,
-        wanted: &Wanted<'_>,
-        live: &Object,
-        refused: &WriteError,
-    ) -> Result<(), WriteError> {
+    /// Creates the object under another name, in a dry run, and returns what it would be, if that can be told.
+    async fn rehearse(&self, wanted: &Wanted<'_>, live: &Object) -> Result<Option<Object>, WriteError> {
         let mut object = wanted.object.clone();
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("name");
@@ -64,14 +81,10 @@ impl Run<'_> {
                 .insert("generateName".to_owned(), json!(format!("{}-", name.trim_end_matches(['-', '.']))));
         }
         match self.writer().create(&wanted.at, &object, Mode::DryRun).await {
-            Ok(answer) if content(&answer) == content(live) => {
-                let message = format!("created again it would be the same as it is: {}", refused.message);
-                Err(WriteError { message, ..refused.clone() })
-            }
-            Ok(_) => Ok(()),
+            Ok(answer) => Ok(Some(answer)),
             // Nobody can tell without trying, and a quota counts the old object as well.
             Err(error) if error.fault == Fault::NoDryRun || error.message.contains("exceeded quota") => {
-                Ok(())
+                Ok(None)
             }
             Err(error) => {
                 let message =

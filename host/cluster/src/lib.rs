@@ -14,7 +14,8 @@
 //! Writing, in the order in which a pass does it:
 //!
 //! - [`finalizer`]: on the primary, before its first child
-//! - [`apply`]: the writes of a plan, through [`mod@write`], whose answers [`write_error`] sorts
+//! - [`apply`]: the writes of a plan, a few at a time where its roll-outs say so, through [`mod@write`], whose answers
+//!   [`write_error`] sorts
 //! - [`rehearsal`]: in plan mode, all of that without storing anything; [`annotate`]: what it would have stored
 //! - [`status`]: the primary's, with the host's own condition
 //! - [`event`]: what people shall read about it
@@ -23,6 +24,7 @@ pub mod access;
 pub mod annotate;
 mod answer;
 pub mod apply;
+mod child;
 mod config;
 mod connect;
 pub mod crd;
@@ -43,6 +45,7 @@ pub mod queue;
 pub mod rehearsal;
 pub mod relate;
 mod requests;
+mod rollout;
 mod seen;
 pub mod status;
 pub mod store;

@@ -13,7 +13,8 @@ use pilothouse_cluster::write::{AlwaysOpen, Writer};
 use pilothouse_model::action::RejectReason;
 use pilothouse_model::kind::{Kind, Reference};
 use pilothouse_model::object::Object;
-use pilothouse_model::plan::{OnImmutable, Operation, Write};
+use pilothouse_model::plan::{OnImmutable, Operation, Plan, Write};
+use pilothouse_model::update;
 use serde_json::{Value, json};
 
 /// Answers requests in turn, and a connection error when there are no more answers.
@@ -95,16 +96,18 @@ fn write(name: &str, spec: &Value) -> Write {
     let operation = Operation::Apply {
         object: desired(name, spec),
         create_only: false,
+        method: update::Method::InPlace,
         on_immutable: OnImmutable::Recreate,
         force_conflicts: true,
     };
-    Write { index: 0, target, plural: "webs".to_owned(), operation }
+    Write { index: 0, target, plural: "webs".to_owned(), after: Vec::new(), operation }
 }
 
 async fn pass(applier: &Applier, writes: &[Write], children: &[Arc<Object>]) -> Report {
     let primary = primary();
     let cx = ApplyContext { primary: &primary, children, related: &[], sink: &Nowhere };
-    applier.apply(writes, cx).await
+    let plan = Plan { writes: writes.to_vec(), ..Plan::default() };
+    applier.apply(&plan, cx).await
 }
 
 fn reasons(report: &Report) -> Vec<RejectReason> {

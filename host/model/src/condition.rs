@@ -28,6 +28,8 @@ pub enum Reason {
     OutcomeRefused,
     /// Some writes failed; the message names the first.
     WriteFailed,
+    /// Children wait for others, by their update strategy; the message names the first of each. Nothing is wrong.
+    Updating,
     /// A bug of the host, or the host is shutting down.
     HostFault,
     /// The annotation `pilothouse.dev/paused` says that nothing be done; nothing was looked at.
@@ -38,7 +40,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Succeeded,
         Self::InvalidResource,
         Self::PluginFailed,
@@ -46,14 +48,16 @@ impl Reason {
         Self::LimitExceeded,
         Self::OutcomeRefused,
         Self::WriteFailed,
+        Self::Updating,
         Self::HostFault,
         Self::Paused,
         Self::AwaitingApproval,
     ];
 
-    /// Something went wrong. What somebody asked for is no failure, though the resource is not reconciled.
+    /// Something went wrong. What somebody asked for is no failure, nor what is on its way, though the resource is not
+    /// reconciled.
     pub fn is_failure(self) -> bool {
-        !matches!(self, Self::Succeeded | Self::Paused | Self::AwaitingApproval)
+        !matches!(self, Self::Succeeded | Self::Updating | Self::Paused | Self::AwaitingApproval)
     }
 
     /// The word.
@@ -66,6 +70,7 @@ impl Reason {
             Self::LimitExceeded => "LimitExceeded",
             Self::OutcomeRefused => "OutcomeRefused",
             Self::WriteFailed => "WriteFailed",
+            Self::Updating => "Updating",
             Self::HostFault => "HostFault",
             Self::Paused => "Paused",
             Self::AwaitingApproval => "AwaitingApproval",

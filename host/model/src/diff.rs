@@ -177,6 +177,11 @@ pub fn need(desired: &Value, print: Print, live: &Object, memory: Option<&Memory
 /// Whether a dry run's answer says that applying changes nothing: neither the object nor what we own of it.
 pub fn unchanged(answer: &Object, live: &Object) -> bool {
     let fields = |object: &Object| object.own_fields().and_then(|text| FieldSet::parse(text));
+    fields(answer) == fields(live) && same_content(answer, live)
+}
+
+/// Whether a dry run's answer says that applying changes nothing but what we own of the object.
+pub fn same_content(answer: &Object, live: &Object) -> bool {
     let content = |object: &Object| {
         let mut value = object.to_value();
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -186,7 +191,7 @@ pub fn unchanged(answer: &Object, live: &Object) -> bool {
         }
         value
     };
-    fields(answer) == fields(live) && content(answer) == content(live)
+    content(answer) == content(live)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //! - what crosses the border to a plugin: [`action`], [`manifest`], [`settings`]
 //! - what the host knows of the cluster: [`object`], [`kind`], [`names`]
 //! - what it decides: [`plan`] (may this outcome be carried out, and how), [`diff`] (is a write needed, by [`fields`]),
-//!   [`steering`] and [`approval`] (may anything be written now, or only shown, as [`pending`]),
-//!   [`condition`] (which status patch, by [`merge_patch`]), [`backoff`] (when again), [`limits`]
+//!   [`rollout`] (which children may be touched now, by the strategies of [`update`]), [`steering`] and [`approval`] (may
+//!   anything be written now, or only shown, as [`pending`]), [`condition`] (which status patch, by [`merge_patch`]),
+//!   [`backoff`] (when again), [`limits`]
 
 pub mod action;
 pub mod approval;
@@ -23,7 +24,9 @@ pub mod pending;
 pub mod plan;
 pub mod projection;
 pub mod rbac;
+pub mod rollout;
 pub mod secret;
 pub mod selector;
 pub mod settings;
 pub mod steering;
+pub mod update;

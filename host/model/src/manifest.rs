@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kind::Kind;
 use crate::names::PluginName;
-use crate::object::Meta;
+use crate::object::{Meta, Object};
 pub use crate::projection::Projection;
 use crate::selector::{self, Selector};
+use crate::update::{Method, UpdateStrategy};
 
 /// What a plugin is, serves and may touch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,6 +105,9 @@ pub struct Child {
     /// field. Default true: the plugin created these objects.
     #[serde(default = "yes")]
     pub force_conflicts: bool,
+    /// How objects that exist follow a change of what the plugin wants.
+    #[serde(default, skip_serializing_if = "UpdateStrategy::is_default")]
+    pub update_strategy: UpdateStrategy,
 }
 
 fn yes() -> bool {
@@ -258,8 +262,8 @@ impl Controller {
             return Err(ManifestError::new(path, problem));
         }
         for (at, child) in self.children.iter().enumerate() {
+            child.check(&format!("{path}.children[{at}]"))?;
             let path = format!("{path}.children[{at}].resource");
-            child.resource.check(&path)?;
             if self.primary.scope == Scope::Namespaced && child.resource.scope == Scope::Cluster {
                 let problem = format!(
                     "{} is cluster-scoped and cannot be owned by a namespaced {}",
@@ -326,6 +330,38 @@ impl Controller {
     }
 }
 
+impl Child {
+    fn check(&self, path: &str) -> Result<(), ManifestError> {
+        self.resource.check(&format!("{path}.resource"))?;
+        let path = format!("{path}.updateStrategy");
+        let strategy = &self.update_strategy;
+        strategy
+            .check()
+            .map_err(|(below, problem)| ManifestError::new(format_args!("{path}{below}"), problem))?;
+        if self.create_only && !matches!(strategy.method, Method::InPlace | Method::OnDelete) {
+            let problem = format!("{:?} contradicts createOnly: leave one of them out", strategy.method);
+            return Err(ManifestError::new(path, problem));
+        }
+        if !strategy.status_checks.is_empty() && !shows_conditions(&self.projection) {
+            let problem =
+                "the kind's projection does not show .status.conditions and .status.observedGeneration";
+            return Err(ManifestError::new(format_args!("{path}.statusChecks"), problem));
+        }
+        Ok(())
+    }
+}
+
+/// Whether an object that is watched like this still has what status checks look at.
+fn shows_conditions(projection: &Projection) -> bool {
+    let status =
+        json!({"observedGeneration": 1, "conditions": [{"type": "A", "status": "B", "reason": "C"}]});
+    let object = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "status": status});
+    Object::from_value(&object).is_ok_and(|mut object| {
+        object.project(projection);
+        object.field("status") == status
+    })
+}
+
 impl Resource {
     fn check(&self, path: &str) -> Result<(), ManifestError> {
         for (field, value) in [("version", &self.version), ("kind", &self.kind), ("plural", &self.plural)] {
@@ -345,8 +381,6 @@ impl Resource {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn minimal() -> Value {
@@ -406,6 +440,26 @@ mod tests {
         let mut scope = minimal();
         scope["controllers"][0]["children"][0]["resource"]["scope"] = json!("Cluster");
         assert!(error(&scope).contains("cluster-scoped and cannot be owned"));
+
+        let strategy = |field: &str, value: Value| {
+            let mut manifest = minimal();
+            let child = &mut manifest["controllers"][0]["children"][0];
+            let checks = json!({"conditions": [{"type": "Ready"}]});
+            child["updateStrategy"] = json!({"method": "RollingInPlace", "statusChecks": checks});
+            child[field] = value;
+            Manifest::parse(&manifest.to_string()).map_err(|error| error.to_string())
+        };
+        let wrong = strategy("createOnly", json!(true)).unwrap_err();
+        assert!(
+            wrong.contains("children[0].updateStrategy: RollingInPlace contradicts createOnly"),
+            "{wrong}"
+        );
+        for projection in [json!("metadata"), json!({"fields": [".status.conditions[*].type"]})] {
+            let wrong = strategy("projection", projection).unwrap_err();
+            assert!(wrong.contains("updateStrategy.statusChecks: the kind's projection"), "{wrong}");
+        }
+        let shown = json!({"fields": [".status.conditions", ".status.observedGeneration", ".spec.x"]});
+        strategy("projection", shown).unwrap();
 
         let mut selector = minimal();
         selector["controllers"][0]["related"] = json!([{

@@ -16,6 +16,7 @@ use crate::manifest::Controller;
 use crate::names::PluginName;
 use crate::object::Object;
 use crate::secret::Template;
+use crate::update::{Method, StatusChecks};
 
 pub use admit::admit;
 
@@ -61,6 +62,9 @@ pub struct Context<'a> {
 pub struct Plan {
     /// Writes to objects other than the primary.
     pub writes: Vec<Write>,
+    /// Which of the writes touch what exists a few at a time. None while the primary is being deleted: its end waits
+    /// for nobody's health.
+    pub rollouts: Vec<Rollout>,
     /// The whole status that the plugin wants.
     pub status: Option<Map<String, Value>>,
     /// Events about the primary.
@@ -84,8 +88,21 @@ pub struct Write {
     pub target: Reference,
     /// Plural name of its kind.
     pub plural: String,
+    /// Positions of earlier actions that must have been carried out before.
+    pub after: Vec<u32>,
     /// What to do with it.
     pub operation: Operation,
+}
+
+/// The children of one kind, which are updated a few at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rollout {
+    /// Positions of their applies in [`Plan::writes`], ascending.
+    pub writes: Vec<usize>,
+    /// When one counts as available.
+    pub checks: StatusChecks,
+    /// How many may be unavailable, at least 1.
+    pub unavailable_max: usize,
 }
 
 /// What to do with an object.
@@ -97,6 +114,8 @@ pub enum Operation {
         object: Value,
         /// Never touch it once it exists.
         create_only: bool,
+        /// What to do where it differs; how many at a time stands in [`Plan::rollouts`].
+        method: Method,
         /// What to do when a changed field cannot change.
         on_immutable: OnImmutable,
         /// Take fields from other managers.

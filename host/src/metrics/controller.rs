@@ -163,7 +163,7 @@ impl ControllerFamilies {
         );
         registry.register(
             "pilothouse_held_keys",
-            "Resources that are not reconciled because somebody wants it so, by reason",
+            "Resources that wait although nothing is wrong: for a person, or for children to follow, by reason",
             self.held.clone(),
         );
         registry.register("pilothouse_pass_failures", "Passes that failed, by reason", self.failures.clone());
@@ -206,6 +206,7 @@ impl ControllerFamilies {
             call_memory: Series::new(&self.call_memory, own()),
             paused: Series::new(&self.held, reason(own())("Paused")),
             awaiting: Series::new(&self.held, reason(own())("AwaitingApproval")),
+            updating: Series::new(&self.held, reason(own())("Updating")),
             failures: Words::new(&self.failures, reason(own())),
             faults: Words::new(&self.faults, reason(own())),
             writes: Words::new(&self.writes, write),
@@ -244,6 +245,7 @@ pub(crate) struct ControllerMetrics {
     call_memory: Series<OwnLabel, Gauge>,
     paused: Series<ReasonLabel, Gauge>,
     awaiting: Series<ReasonLabel, Gauge>,
+    updating: Series<ReasonLabel, Gauge>,
     failures: Words<ReasonLabel>,
     faults: Words<ReasonLabel>,
     writes: Words<WriteLabel>,
@@ -306,11 +308,12 @@ impl ControllerMetrics {
         self.faults.count(reason);
     }
 
-    /// How many resources are paused, and how many wait for an approval.
-    pub(crate) fn held(&self, paused: usize, awaiting: usize) {
+    /// How many resources are paused, how many wait for an approval, and of how many children wait for each other.
+    pub(crate) fn held(&self, paused: usize, awaiting: usize, updating: usize) {
         let gauge = |count| i64::try_from(count).unwrap_or(i64::MAX);
         self.paused.set(gauge(paused));
         self.awaiting.set(gauge(awaiting));
+        self.updating.set(gauge(updating));
     }
 
     /// One write of a pass came to this.

@@ -39,7 +39,7 @@ fn busy(metrics: &Metrics, plugin: &str, kind: &Kind) -> ControllerMetrics {
     controller.trapped();
     controller.plugin_fault("Trap");
     controller.write("NoOp");
-    controller.held(2, 1);
+    controller.held(2, 1, 0);
     controller.call(&Usage { cpu: Duration::from_millis(1), memory_bytes_peak: 1 << 20, ..Usage::default() });
     controller
 }

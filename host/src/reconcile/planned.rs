@@ -123,7 +123,7 @@ impl Pass {
         }
         let related = snapshot.related_objects();
         let cx = ApplyContext { primary, children: &snapshot.children, related: &related, sink: &Nowhere };
-        let report = applier.apply(&plan.writes, cx).await;
+        let report = applier.apply(plan, cx).await;
         if let Some(finalizer) = finalizer.filter(|_| releases(plan, &report)) {
             finalizer::remove(applier.writer(), &controller.primary, primary, finalizer).await?;
         }

@@ -27,7 +27,7 @@ impl Verdict {
         }
     }
 
-    /// Somebody does not want it to be reconciled now.
+    /// Somebody does not want it to be reconciled now, or its children are on their way.
     pub(super) fn held(reason: Reason, ending: Ending, message: &str) -> Self {
         Self::failed(reason, ending, message)
     }
@@ -43,7 +43,8 @@ pub(super) fn changed_children(report: &Report) -> bool {
 
 /// Whether the finalizer goes: the plugin says so, and nothing that it asked for besides is left undone.
 pub(super) fn releases(plan: &Plan, report: &Report) -> bool {
-    plan.release && plan.failure.is_none() && report.rejected().next().is_none()
+    let undone = report.rejected().next().is_some() || report.held().next().is_some();
+    plan.release && plan.failure.is_none() && !undone
 }
 
 /// What the plan and its report come to. The plugin's own word goes before that of the writes: it is the cause.
@@ -61,21 +62,27 @@ pub(super) fn judge(plan: &Plan, report: &Report) -> Verdict {
         None => {
             let rejected: Vec<&Rejected> = report.rejected().collect();
             let Some(first) = rejected.first() else {
-                let requeue = plan.requeue_after_ms.map(Duration::from_millis);
-                return Verdict { reconciled: Reconciled::succeeded(), ending: Ending::Settled(requeue) };
-            };
-            let more = match rejected.len() {
-                1 => String::new(),
-                count => format!(" (and {} more)", count - 1),
+                // What a child waits for is watched: its change brings the next pass.
+                let ending = Ending::Settled(plan.requeue_after_ms.map(Duration::from_millis));
+                let mut held = report.held();
+                return match held.next() {
+                    Some(first) => Verdict::held(Reason::Updating, ending, &and_more(first, held.count())),
+                    None => Verdict { reconciled: Reconciled::succeeded(), ending },
+                };
             };
             let target = first.target.as_ref().map(ToString::to_string).unwrap_or_default();
-            let message = format!("{target}: {}: {}{more}", first.reason.as_str(), first.message);
+            let message = format!("{target}: {}: {}", first.reason.as_str(), first.message);
+            let message = and_more(&message, rejected.len() - 1);
             // One write that may soon succeed is reason enough to try soon.
             let transient = rejected.iter().find(|rejected| rejected.reason.is_transient());
             let ending = pace(transient.unwrap_or(first).reason, report.retry_after);
             Verdict::failed(Reason::WriteFailed, ending, &message)
         }
     }
+}
+
+fn and_more(first: &str, others: usize) -> String {
+    if others == 0 { first.to_owned() } else { format!("{first} (and {others} more)") }
 }
 
 pub(super) fn write_failed(error: &WriteError) -> Verdict {
@@ -111,6 +118,19 @@ mod tests {
         assert_eq!(ending(vec![]), Ending::Stuck);
         assert_eq!(ending(vec![rejected(RejectReason::Invalid)]), Ending::Stuck);
         assert_eq!(ending(vec![rejected(RejectReason::Unavailable)]), Ending::Failed(None));
+    }
+
+    #[test]
+    fn children_that_wait_are_no_failure_and_hold_the_finalizer() {
+        let plan = Plan { release: true, requeue_after_ms: Some(5), ..Plan::default() };
+        let held = || WriteResult::Held("b waits for a".to_owned());
+        let waiting = report(vec![WriteResult::NoOp, held(), held()]);
+        let verdict = judge(&plan, &waiting);
+        assert_eq!(verdict.ending, Ending::Settled(Some(Duration::from_millis(5))));
+        assert!(!verdict.reconciled.reason.is_failure() && !releases(&plan, &waiting));
+        assert_eq!(verdict.reconciled.message, "b waits for a (and 1 more)");
+        let failing = report(vec![held(), rejected(RejectReason::Invalid)]);
+        assert_eq!(judge(&plan, &failing).reconciled.reason, Reason::WriteFailed);
     }
 
     #[test]

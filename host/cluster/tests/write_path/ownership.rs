@@ -37,15 +37,26 @@ async fn an_object_of_that_name_that_is_not_ours_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_orphan_with_our_label_is_adopted() {
+async fn an_orphan_with_our_label_is_adopted_and_nothing_in_it_taken_from_others() {
     let world = World::new("owner").await;
     let mut orphan = config_map("a", &json!({"k": "old"}));
     orphan["metadata"]["labels"] = json!({MANAGED_LABEL: PLUGIN});
-    world.create(&orphan).await;
+    let before = world.create(&orphan).await;
+    for _ in 0..2 {
+        let report = world.pass(vec![apply(&wanted())]).await;
+        let (reason, text) = message(&report);
+        assert_eq!(reason, RejectReason::Conflict);
+        assert!(text.contains(".data.k") && text.contains("kubectl-create"), "{text}");
+    }
+    assert_eq!(world.get("ConfigMap", "a").await.unwrap(), before);
+    world.edit("ConfigMap", "a", &json!({"data": {"k": null}})).await;
     assert_eq!(short(&world.pass(vec![apply(&wanted())]).await), ["Written"]);
     let live = world.get("ConfigMap", "a").await.unwrap();
     assert_eq!(live["metadata"]["ownerReferences"][0]["uid"], *world.primary.meta().uid);
     assert_eq!(live["data"]["k"], "v");
+    // Ours from now on.
+    world.edit("ConfigMap", "a", &json!({"data": {"k": "drift"}})).await;
+    assert_eq!(short(&world.pass(vec![apply(&wanted())]).await), ["Written"]);
 }
 
 #[tokio::test]
@@ -126,6 +137,7 @@ async fn k8s_99003_fields_of_a_client_side_apply_vanish_when_left_out() {
     let mut world = World::new("owner").await;
     let mut before = config_map("a", &json!({"k": "v", "old": "v"}));
     before["metadata"]["labels"] = json!({MANAGED_LABEL: PLUGIN, "old": "label"});
+    before["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
     world.create_as("kubectl-client-side-apply", &before).await;
     world.edit("ConfigMap", "a", &json!({"data": {"theirs": "stays"}})).await;
     let spent = world.spent();
@@ -134,6 +146,7 @@ async fn k8s_99003_fields_of_a_client_side_apply_vanish_when_left_out() {
     let live = world.get("ConfigMap", "a").await.unwrap();
     assert_eq!(live["data"], json!({"k": "v", "theirs": "stays"}));
     assert_eq!(live["metadata"]["labels"], json!({MANAGED_LABEL: PLUGIN}));
+    assert_eq!(live["metadata"]["annotations"], Value::Null, "the last applied configuration too");
 
     // A child that was create-only until now has the same history.
     let both = config_map("b", &json!({"k": "v", "old": "v"}));

@@ -30,6 +30,8 @@ pub(crate) struct World {
     pub(crate) applier: Applier,
     pub(crate) primary: Object,
     pub(crate) responses: Responses,
+    /// The primary is being deleted.
+    pub(crate) deleting: bool,
     manifest: Value,
 }
 
@@ -61,6 +63,7 @@ fn resources() -> Vec<Resource> {
         ("v1", "Secret", "secrets"),
         ("v1", "Service", "services"),
         ("v1", "ServiceAccount", "serviceaccounts"),
+        ("v1", "Pod", "pods"),
         ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
         ("apps/v1", "Deployment", "deployments"),
         ("apps/v1", "StatefulSet", "statefulsets"),
@@ -100,6 +103,7 @@ impl World {
             applier,
             primary: Object::from_value(&primary).unwrap(),
             responses: Responses::default(),
+            deleting: false,
             manifest,
         };
         world.primary = Object::from_value(&world.create(&primary).await).unwrap();
@@ -126,7 +130,7 @@ impl World {
             primary: &self.primary,
             children,
             related: &[],
-            deleting: false,
+            deleting: self.deleting,
             limits: &Limits::default(),
         };
         plan::admit(Outcome { actions, failure: None }, &cx).unwrap()
@@ -151,7 +155,7 @@ impl World {
     ) -> Report {
         let plan = self.plan(actions, children);
         let cx = ApplyContext { primary: &self.primary, children, related: &[], sink: &self.responses };
-        applier.apply(&plan.writes, cx).await
+        applier.apply(&plan, cx).await
     }
 
     /// Children as watches show them: with our label, controlled by the primary, of managedFields our own entry.
@@ -250,9 +254,7 @@ pub(crate) fn plugin() -> PluginName {
 }
 
 pub(crate) fn by_kind(kind: &str) -> Resource {
-    let mut all = resources();
-    all.push(resource("v1", "Pod", "pods"));
-    all.into_iter().find(|resource| resource.kind == kind).unwrap()
+    resources().into_iter().find(|resource| resource.kind == kind).unwrap()
 }
 
 pub(crate) fn apply(object: &Value) -> Action {
@@ -290,6 +292,7 @@ pub(crate) fn short(report: &Report) -> Vec<&'static str> {
         WriteResult::NoOp => "NoOp",
         WriteResult::Written(_) => "Written",
         WriteResult::Deleted { .. } => "Deleted",
+        WriteResult::Held(_) => "Held",
         WriteResult::Rejected(rejected) => rejected.reason.as_str(),
     };
     report.entries.iter().map(|entry| word(&entry.result)).collect()

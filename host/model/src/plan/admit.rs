@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     CONTAINERS_MAX, Context, EVENT_MESSAGE_BYTES_MAX, EVENTS_MAX, LOOK_UPS_MAX, LookUp, OnImmutable,
-    Operation, Plan, Propagation, REQUEUE_MS_MAX, REQUEUE_MS_MIN, Refusal, RefusalReason, STATUS_BYTES_MAX,
-    Subresource, Write, clip,
+    Operation, Plan, Propagation, REQUEUE_MS_MAX, REQUEUE_MS_MIN, Refusal, RefusalReason, Rollout,
+    STATUS_BYTES_MAX, Subresource, Write, clip,
 };
 use crate::action::{Action, Apply, Deletion, Event, Outcome, Query, SecretTemplate, TargetPatch};
 use crate::kind::{Kind, Reference};
@@ -16,6 +16,7 @@ use crate::manifest::{Child, Scope, TargetVerb};
 use crate::names::{BLANKED_ANNOTATION, MANAGED_LABEL};
 use crate::secret;
 use crate::selector::Selector;
+use crate::update::{Method, UpdateStrategy};
 
 type Refused = (RefusalReason, String);
 
@@ -24,6 +25,7 @@ pub fn admit(outcome: Outcome, cx: &Context<'_>) -> Result<Plan, Refusal> {
     let mut plan = Plan { failure: outcome.failure, ..Plan::default() };
     let mut children = BTreeSet::new();
     let mut containers = 0;
+    let is_write: Vec<bool> = outcome.actions.iter().map(is_write).collect();
     for (index, action) in outcome.actions.into_iter().enumerate() {
         let name = name_of(&action);
         let refused = |(reason, problem)| Refusal { index, action: name, reason, problem };
@@ -36,9 +38,45 @@ pub fn admit(outcome: Outcome, cx: &Context<'_>) -> Result<Plan, Refusal> {
         admit_action(index, action, cx, &mut plan).map_err(refused)?;
         if let Some(write) = plan.writes.get(writes) {
             once(write, &mut children).map_err(refused)?;
+            comes_after(write, &is_write).map_err(refused)?;
         }
     }
+    plan.rollouts = rollouts(&plan.writes, cx);
     Ok(plan)
+}
+
+fn is_write(action: &Action) -> bool {
+    use Action::{Apply, Delete, GenerateSecret, PatchTarget};
+    matches!(action, Apply(_) | Delete(_) | PatchTarget(_) | GenerateSecret(_))
+}
+
+/// What a write waits for is done before it, as the plan is carried out in order, and is a write itself.
+fn comes_after(write: &Write, is_write: &[bool]) -> Result<(), Refused> {
+    let wrong = |after: &&u32| **after >= write.index || !is_write.get(**after as usize).unwrap_or(&false);
+    write.after.iter().find(wrong).map_or(Ok(()), |after| {
+        let problem =
+            format!("options.after: {after} is not the position of an earlier write of this outcome");
+        Err((RefusalReason::Malformed, problem))
+    })
+}
+
+/// One for each child kind with a rolling strategy, of its applies that may touch what exists.
+fn rollouts(writes: &[Write], cx: &Context<'_>) -> Vec<Rollout> {
+    if cx.deleting {
+        return Vec::new();
+    }
+    let rolling = cx.controller.children.iter().filter(|child| child.update_strategy.method.is_rolling());
+    let rollouts = rolling.map(|child| {
+        let kind = child.resource.kind();
+        let of_kind = |write: &Write| {
+            let touches = matches!(write.operation, Operation::Apply { create_only: false, .. });
+            touches && write.target.kind == kind
+        };
+        let writes: Vec<usize> = (0..writes.len()).filter(|at| of_kind(&writes[*at])).collect();
+        let UpdateStrategy { status_checks, max_unavailable, .. } = &child.update_strategy;
+        Rollout { unavailable_max: max_unavailable.of(writes.len()), writes, checks: status_checks.clone() }
+    });
+    rollouts.filter(|rollout| !rollout.writes.is_empty()).collect()
 }
 
 /// Counted before anything is parsed, and so by what begins one. JSON within a text does not count: behind its braces
@@ -152,6 +190,8 @@ struct ApplyOptions {
     create_only: Option<bool>,
     #[serde(default)]
     on_immutable: OnImmutable,
+    #[serde(default)]
+    after: Vec<u32>,
 }
 
 fn admit_apply(index: u32, apply: &Apply, cx: &Context<'_>) -> Result<Write, Refused> {
@@ -164,13 +204,16 @@ fn admit_apply(index: u32, apply: &Apply, cx: &Context<'_>) -> Result<Write, Ref
         return Err((RefusalReason::NotAllowed, "object.status: belongs to another controller".to_owned()));
     }
     let target = own_child(&mut object, child, cx)?;
+    let method = child.update_strategy.method;
     Ok(Write {
         index,
         target,
         plural: child.resource.plural.clone(),
+        after: options.after,
         operation: Operation::Apply {
             object,
-            create_only: options.create_only.unwrap_or(child.create_only),
+            create_only: options.create_only.unwrap_or(child.create_only) || method == Method::OnDelete,
+            method,
             on_immutable: options.on_immutable,
             force_conflicts: child.force_conflicts,
         },
@@ -258,6 +301,8 @@ struct SecretOptions {
     annotations: Map<String, Value>,
     #[serde(default = "opaque", rename = "type")]
     type_name: String,
+    #[serde(default)]
+    after: Vec<u32>,
 }
 
 fn opaque() -> String {
@@ -278,7 +323,13 @@ fn admit_secret(index: u32, asked: SecretTemplate, cx: &Context<'_>) -> Result<W
     let target = own_child(&mut object, child, cx)?;
     let template = secret::check(asked).map_err(|problem| (RefusalReason::Malformed, problem))?;
     let plural = child.resource.plural.clone();
-    Ok(Write { index, target, plural, operation: Operation::GenerateSecret { object, template } })
+    Ok(Write {
+        index,
+        target,
+        plural,
+        after: options.after,
+        operation: Operation::GenerateSecret { object, template },
+    })
 }
 
 #[derive(Deserialize)]
@@ -287,6 +338,8 @@ struct DeletionOptions {
     #[serde(default)]
     propagation: Propagation,
     grace_period_seconds: Option<u64>,
+    #[serde(default)]
+    after: Vec<u32>,
 }
 
 /// None if the object was not in the snapshot: a name that the plugin never saw alive is not deleted.
@@ -319,13 +372,15 @@ fn admit_deletion(index: u32, deletion: Deletion, cx: &Context<'_>) -> Result<Op
         propagation: options.propagation,
         grace_period_seconds: options.grace_period_seconds,
     };
-    Ok(Some(Write { index, target, plural: resource.plural.clone(), operation }))
+    Ok(Some(Write { index, target, plural: resource.plural.clone(), after: options.after, operation }))
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PatchOptions {
     subresource: Option<Subresource>,
+    #[serde(default)]
+    after: Vec<u32>,
 }
 
 fn admit_patch(index: u32, asked: TargetPatch, cx: &Context<'_>) -> Result<Write, Refused> {
@@ -358,7 +413,7 @@ fn admit_patch(index: u32, asked: TargetPatch, cx: &Context<'_>) -> Result<Write
         }
     }
     let operation = Operation::Patch { patch, subresource: options.subresource };
-    Ok(Write { index, target, plural: declared.resource.plural.clone(), operation })
+    Ok(Write { index, target, plural: declared.resource.plural.clone(), after: options.after, operation })
 }
 
 fn admit_status(text: &str) -> Result<Map<String, Value>, Refused> {

@@ -316,3 +316,61 @@ fn a_text_that_is_small_as_json_and_huge_as_values_is_not_parsed() {
     text["data"] = (0..10).map(|at| (at.to_string(), json!(dashboard))).collect::<Map<_, _>>().into();
     assert!(case.admit(vec![apply(text, "")]).is_ok(), "JSON within a text");
 }
+
+#[test]
+fn a_write_comes_after_earlier_writes_alone() {
+    use RefusalReason::Malformed;
+    let case = Case::new();
+    let map = |name: &str, options: &str| apply(config_map(json!({"name": name})), options);
+    let plan = case
+        .admit(vec![
+            map("a", ""),
+            Action::RequeueAfter(1),
+            map("b", r#"{"after": [0]}"#),
+            map("c", r#"{"after": [2, 0]}"#),
+        ])
+        .unwrap();
+    assert_eq!(
+        plan.writes.iter().map(|write| write.after.clone()).collect::<Vec<_>>(),
+        [vec![], vec![0], vec![2, 0]]
+    );
+    // Itself, a later one, one that is no write, none at all.
+    for after in ["[1]", "[2]", "[0]", "[7]"] {
+        case.refuses(map("a", &format!("{{\"after\": {after}}}")), Malformed, "options.after");
+    }
+}
+
+#[test]
+fn kinds_with_a_rolling_strategy_are_rolled_out_each_by_itself_unless_the_primary_goes() {
+    let mut case = Case::new();
+    case.deleting = false;
+    let children = &mut case.manifest.controllers[0].children;
+    children[0].update_strategy =
+        serde_json::from_value(json!({"method": "RollingRecreate", "maxUnavailable": "50%"})).unwrap();
+    let actions = || {
+        let map = |name: &str, options: &str| apply(config_map(json!({"name": name})), options);
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+        vec![
+            map("a", ""),
+            apply(secret, ""),
+            map("b", ""),
+            map("c", r#"{"createOnly": true}"#),
+            map("d", ""),
+            map("e", ""),
+        ]
+    };
+    let plan = case.admit(actions()).unwrap();
+    let [rollout] = &plan.rollouts[..] else { panic!("{plan:?}") };
+    assert_eq!((&rollout.writes, rollout.unavailable_max), (&vec![0, 2, 4, 5], 2));
+    case.deleting = true;
+    assert_eq!(case.admit(actions()).unwrap().rollouts, []);
+}
+
+#[test]
+fn on_delete_is_create_only() {
+    let mut case = Case::new();
+    case.manifest.controllers[0].children[0].update_strategy =
+        serde_json::from_value(json!({"method": "OnDelete"})).unwrap();
+    let plan = case.admit(vec![apply(config_map(json!({"name": "a"})), r#"{"createOnly": false}"#)]).unwrap();
+    assert!(matches!(plan.writes[0].operation, Operation::Apply { create_only: true, .. }));
+}
