@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test that asked for it")]
 
 mod audit;
+pub mod crowd;
+pub mod foreign;
 pub mod killing;
 mod kinds;
 mod programs;

@@ -6,5 +6,6 @@
 //! `tests/faults`.
 
 mod deletion;
+mod load;
 mod ownership;
 mod quiet;
