@@ -120,11 +120,21 @@ mod tests {
         assert_eq!(Settings::parse("").unwrap(), Settings::default());
         assert_eq!(Settings::parse("{}").unwrap(), Settings::default());
         assert_eq!(Settings::parse("# nothing\n").unwrap(), Settings::default());
+        // As the README promises them.
+        let BackoffSettings { base_ms, cap_ms } = Settings::default().backoff;
+        assert_eq!((Settings::default().concurrency, base_ms, cap_ms), (10, 5, 60_000));
     }
 
     #[test]
     fn what_is_given_is_taken_and_the_rest_defaults() {
-        let settings = Settings::parse("config: {a: 1}\nlimits: {cpuMs: 20}\nmode: paused\n").unwrap();
+        let settings = Settings::parse(
+            "config: {a: 1}\nlimits: {cpuMs: 20}\nmode: paused\nconcurrency: 3\nbackoff: {capMs: 900}\n",
+        )
+        .unwrap();
+        assert_eq!(
+            (settings.concurrency, settings.backoff),
+            (3, BackoffSettings { base_ms: 5, cap_ms: 900 })
+        );
         assert_eq!(settings.config["a"], 1);
         assert_eq!(settings.limits, Limits { cpu_ms: 20, ..Limits::default() });
         assert_eq!(settings.mode, Mode::Paused);

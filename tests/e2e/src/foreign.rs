@@ -36,7 +36,7 @@ pub async fn memory_does_not_depend_on_foreign_objects(
         }
     }
     let after = served(&crowd, primary, "second").await;
-    println!(
+    eprintln!(
         "RSS beside {small} objects of 5 KB and {large} of 500 KB: {} KiB, without them {} KiB",
         after >> 10,
         before >> 10

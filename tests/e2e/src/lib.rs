@@ -11,7 +11,11 @@ pub mod crowd;
 pub mod foreign;
 pub mod killing;
 mod kinds;
+pub mod loading;
+pub mod mounted;
 mod programs;
+pub mod rest;
+pub mod stamped;
 mod world;
 
 use std::time::Duration;

@@ -7,7 +7,8 @@ use pilothouse_harness::{AuditEvent, Host, HostOptions, eventually};
 use serde_json::{Value, json};
 
 use crate::{
-    scripted::{FINALIZER, SCRIPTED, comes_to, config_map, passes, perform, scripted},
+    rest::passes,
+    scripted::{FINALIZER, SCRIPTED, comes_to, config_map, perform, scripted},
     stamped::{counts, write},
     support::{CONFIG_MAP, DEADLINE, EVENT, GREETING, Mark, SECRET, World, condition, plugin},
 };

@@ -15,11 +15,11 @@ mod hot_reload;
 mod image;
 mod life;
 mod local;
-mod mounted;
 mod outage;
 mod refusals;
 mod rights;
 mod scaling;
 mod scripted;
-mod stamped;
 mod support;
+
+pub(crate) use pilothouse_e2e::{mounted, rest, stamped};

@@ -2,12 +2,11 @@
 //! on.
 
 use pilothouse_guests::Scripted;
-use pilothouse_harness::{Host, eventually};
 use serde_json::{Value, json};
 
 use crate::{
     stamped::{put, write},
-    support::{DEADLINE, Kind, World},
+    support::{Kind, World},
 };
 
 /// Its primary kind, unless a test has one of its own. Tests see only the objects of their namespace.
@@ -46,21 +45,4 @@ pub(crate) async fn perform(world: &World, name: &str, script: Value) {
 pub(crate) async fn comes_to(world: &World, name: &str, reason: &str) -> String {
     let condition = crate::stamped::reconciled(world, SCRIPTED, name, reason).await;
     condition["message"].as_str().unwrap_or_default().to_owned()
-}
-
-/// Passes that have ended of a controller, `PLUGIN/KIND`.
-pub(crate) async fn passes(host: &Host, controller: &str) -> anyhow::Result<f64> {
-    Ok(host.metrics().await?.sum("controller_runtime_reconcile_total", &[("controller", controller)]))
-}
-
-/// Waits until a controller with so many keys has looked at each of them so many times more: keys come round robin.
-pub(crate) async fn resyncs(host: &Host, controller: &str, keys: usize, rounds: usize) {
-    let before = passes(host, controller).await.unwrap();
-    let wanted = before + f64::from(u32::try_from(rounds * keys).unwrap());
-    eventually(DEADLINE, &format!("{rounds} resyncs of {controller}"), || async {
-        let now = passes(host, controller).await?;
-        anyhow::ensure!(now >= wanted, "{now} passes of {wanted}");
-        Ok(true)
-    })
-    .await;
 }

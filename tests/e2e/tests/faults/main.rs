@@ -1,5 +1,8 @@
-//! The long fault tests, for `make test-faults`: what `tests/e2e/crash.rs` and `outage.rs` show in a few rounds, in many.
+//! The long tests, for `make test-faults`: what `tests/e2e` shows in a few rounds and small numbers, in many and large
+//! ones.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod numbers;
 
 use pilothouse_e2e::{
     World,

@@ -1,12 +1,12 @@
 //! Load, fairness and failure. Plugins that loop, allocate and trap (GMC#54) are in `hostile`, leaders that lose the API
 //! server (cilium#42920, kyverno#14984) in the tests of leader election, and the large sizes in `tests/faults`.
 
-use pilothouse_e2e::{crowd::Crowd, foreign::memory_does_not_depend_on_foreign_objects};
+use pilothouse_e2e::{crowd::Crowd, foreign::memory_does_not_depend_on_foreign_objects, rest::passes};
 use pilothouse_harness::{Host, eventually};
 use serde_json::{Value, json};
 
 use crate::{
-    scripted::{SCRIPTED, comes_to, config_map, config_maps_only, passes, perform, scripted, world},
+    scripted::{SCRIPTED, comes_to, config_map, config_maps_only, perform, scripted, world},
     stamped::{count, counts, shows, write},
     support::{CONFIG_MAP, DEADLINE, EVENT, World},
 };

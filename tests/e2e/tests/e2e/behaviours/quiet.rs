@@ -3,20 +3,19 @@
 //!
 //! All reports share one host, so that they share the waiting.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
+use pilothouse_e2e::rest::{RESYNC, resyncs};
 use pilothouse_guests::Scripted;
 use pilothouse_harness::{AuditEvent, Host, HostOptions, eventually};
 use serde_json::{Value, json};
 
 use crate::{
-    scripted::{FINALIZER, SCRIPTED, comes_to, config_map, perform, resyncs, scripted},
+    scripted::{FINALIZER, SCRIPTED, comes_to, config_map, perform, scripted},
     stamped::{put, reconciled, write},
     support::{CONFIG_MAP, DEADLINE, EVENT, Kind, SECRET, STATEFUL_SET, World, condition},
 };
 
-/// The shortest that `--resync` takes.
-const RESYNC: Duration = Duration::from_secs(10);
 const ROUNDS: usize = 5;
 /// As [`SCRIPTED`], for what cannot converge: counted apart, as such keys keep no round.
 const HOPELESS: Kind = Kind("test.pilothouse.dev/v1", "Hopeless", "hopelesss");
@@ -194,7 +193,7 @@ async fn five_resyncs_after_convergence_write_nothing_and_what_cannot_converge_i
 
     let keys = normalised.len() + 2;
     // The controllers of Kubernetes write their statuses, and each wakes a pass.
-    resyncs(&host, "scripted/Scripted.test.pilothouse.dev", keys, 1).await;
+    resyncs(&host, &[("scripted/Scripted.test.pilothouse.dev", keys)], 1).await;
     let controllers = [
         ("scripted/Scripted.test.pilothouse.dev", keys),
         ("hopeless/Hopeless.test.pilothouse.dev", hopeless.len()),
@@ -219,7 +218,7 @@ async fn five_resyncs_after_convergence_write_nothing_and_what_cannot_converge_i
     let versions = snapshot().await;
     let since = condition(&world.get(SCRIPTED, "strimzi-13079").await.unwrap(), "Ready");
     let (mark, before) = (world.mark().await, all_passes(&host).await);
-    resyncs(&host, "scripted/Scripted.test.pilothouse.dev", keys, ROUNDS).await;
+    resyncs(&host, &[("scripted/Scripted.test.pilothouse.dev", keys)], ROUNDS).await;
     let after = all_passes(&host).await;
     // Nothing goes round: what cannot converge is tried once in a resync, at most.
     for ((before, after), (controller, keys)) in before.into_iter().zip(after).zip(controllers) {
@@ -252,7 +251,7 @@ async fn five_resyncs_after_convergence_write_nothing_and_what_cannot_converge_i
     // A host that has just started remembers nothing, and writes nothing either.
     let mark = world.mark().await;
     host.restart().await.unwrap();
-    resyncs(&host, "scripted/Scripted.test.pilothouse.dev", keys, 1).await;
+    resyncs(&host, &[("scripted/Scripted.test.pilothouse.dev", keys)], 1).await;
     let mut writes = world.writes_since(mark).await;
     writes.retain(|write| !write.is_dry_run() && write.resource != "events");
     let writes = by_name(writes);

@@ -11,25 +11,25 @@ use pilothouse_guests::Stamp;
 use pilothouse_harness::{Host, eventually};
 use serde_json::{Value, json};
 
-use crate::support::{CONFIG_MAP, DEADLINE, Kind, World, condition};
+use crate::{CONFIG_MAP, DEADLINE, Kind, World, condition};
 
 /// `pilothouse_plugin_load_failures_total`
-pub(crate) const LOAD_FAILURES: &str = "pilothouse_plugin_load_failures_total";
+pub const LOAD_FAILURES: &str = "pilothouse_plugin_load_failures_total";
 
 /// A version of the plugin `name`, which serves `kind`.
-pub(crate) fn stamp(name: &str, kind: Kind, version: &str) -> Vec<u8> {
+pub fn stamp(name: &str, kind: Kind, version: &str) -> Vec<u8> {
     Stamp { name, kind: kind.1, version, wide: false }.component()
 }
 
 /// Writes `directory/file` and returns its path.
-pub(crate) fn write(directory: &Path, file: &str, content: impl AsRef<[u8]>) -> PathBuf {
+pub fn write(directory: &Path, file: &str, content: impl AsRef<[u8]>) -> PathBuf {
     let path = directory.join(file);
     fs::write(&path, content).unwrap();
     path
 }
 
 /// A world for the plugins `(NAME, kind)`, and in its directory their version 1 as `NAME.wasm`.
-pub(crate) async fn world(prefix: &str, plugins: &[(&str, Kind)]) -> World {
+pub async fn world(prefix: &str, plugins: &[(&str, Kind)]) -> World {
     let files = tempfile::tempdir().unwrap();
     let write =
         |(name, kind): &(&str, Kind)| write(files.path(), &format!("{name}.wasm"), stamp(name, *kind, "1"));
@@ -37,14 +37,14 @@ pub(crate) async fn world(prefix: &str, plugins: &[(&str, Kind)]) -> World {
 }
 
 /// Applies one object as a user would, new or not.
-pub(crate) async fn put(world: &World, kind: Kind, name: &str, spec: Value) {
+pub async fn put(world: &World, kind: Kind, name: &str, spec: Value) {
     let object = json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {"name": name}, "spec": spec});
     let objects = kind.api(&world.client, &world.namespace);
     objects.patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await.unwrap();
 }
 
 /// Waits until the ConfigMap of this name has all of this in its data.
-pub(crate) async fn shows(world: &World, name: &str, wanted: &[(&str, &str)]) {
+pub async fn shows(world: &World, name: &str, wanted: &[(&str, &str)]) {
     eventually(DEADLINE, &format!("ConfigMap {name} with {wanted:?}"), || async {
         let made = world.get(CONFIG_MAP, name).await.unwrap_or_default();
         let has = |(key, value): &(&str, &str)| made["data"][*key] == *value;
@@ -55,7 +55,7 @@ pub(crate) async fn shows(world: &World, name: &str, wanted: &[(&str, &str)]) {
 }
 
 /// Waits until the condition Reconciled of an object has this reason, and returns the condition.
-pub(crate) async fn reconciled(world: &World, kind: Kind, name: &str, reason: &str) -> Value {
+pub async fn reconciled(world: &World, kind: Kind, name: &str, reason: &str) -> Value {
     eventually(DEADLINE, &format!("{} {name} to be Reconciled for reason {reason}", kind.1), || async {
         let object = world.get(kind, name).await.unwrap_or_default();
         let condition = condition(&object, "Reconciled");
@@ -67,7 +67,7 @@ pub(crate) async fn reconciled(world: &World, kind: Kind, name: &str, reason: &s
 }
 
 /// Waits until the host serves exactly these plugins, as name and version in the order of names.
-pub(crate) async fn serves(host: &Host, wanted: &[(&str, &str)]) {
+pub async fn serves(host: &Host, wanted: &[(&str, &str)]) {
     eventually(DEADLINE, &format!("the host to serve {wanted:?}"), || async {
         let served = served(host).await?;
         let pairs = served.iter().map(|(name, version)| (name.as_str(), version.as_str()));
@@ -78,7 +78,7 @@ pub(crate) async fn serves(host: &Host, wanted: &[(&str, &str)]) {
 }
 
 /// The generation of a plugin that serves.
-pub(crate) async fn generation(host: &Host, name: &str) -> Option<u64> {
+pub async fn generation(host: &Host, name: &str) -> Option<u64> {
     let plugins = plugins(host).await.unwrap();
     plugins.iter().find(|plugin| plugin["name"] == name).and_then(|plugin| plugin["generation"].as_u64())
 }
@@ -95,12 +95,12 @@ async fn served(host: &Host) -> anyhow::Result<Vec<(String, String)>> {
 }
 
 /// One of the host's counters now, summed over its series with these labels.
-pub(crate) async fn count(host: &Host, name: &str, labels: &[(&str, &str)]) -> u64 {
+pub async fn count(host: &Host, name: &str, labels: &[(&str, &str)]) -> u64 {
     whole(host.metrics().await.unwrap().sum(name, labels))
 }
 
 /// Waits until one of the host's counters is at least this.
-pub(crate) async fn counts(host: &Host, name: &str, labels: &[(&str, &str)], at_least: u64) {
+pub async fn counts(host: &Host, name: &str, labels: &[(&str, &str)], at_least: u64) {
     eventually(DEADLINE, &format!("{name} {labels:?} to be {at_least}"), || async {
         let value = whole(host.metrics().await?.sum(name, labels));
         anyhow::ensure!(value >= at_least, "it is {value}");
@@ -119,7 +119,7 @@ fn whole(value: f64) -> u64 {
 }
 
 /// Waits until a line of the host's log has all of these words.
-pub(crate) async fn logs(host: &Host, words: &[&str]) {
+pub async fn logs(host: &Host, words: &[&str]) {
     eventually(DEADLINE, &format!("a line in the log with {words:?}"), || async {
         host.log().lines().any(|line| words.iter().all(|word| line.contains(word)))
     })
@@ -127,6 +127,6 @@ pub(crate) async fn logs(host: &Host, words: &[&str]) {
 }
 
 /// Asserts that the host is ready.
-pub(crate) async fn assert_ready(host: &Host) {
+pub async fn assert_ready(host: &Host) {
     assert_eq!(host.get("/readyz").await.unwrap(), (200, "ok\n".to_owned()));
 }

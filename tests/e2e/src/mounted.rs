@@ -10,27 +10,31 @@ use std::{
 use tempfile::TempDir;
 
 /// See the module.
-pub(crate) struct Mounted {
+#[derive(Debug)]
+pub struct Mounted {
     directory: TempDir,
     writes: u32,
 }
 
 impl Mounted {
-    pub(crate) fn new() -> Self {
+    /// With nothing in it.
+    #[expect(clippy::new_without_default, reason = "it makes a directory")]
+    pub fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap(), writes: 0 }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The directory.
+    pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
     /// The path under which a pod sees a file.
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
     /// Shows these files and no others, by kubelet's steps in kubelet's order.
-    pub(crate) fn show(&mut self, files: &[(&str, &[u8])]) {
+    pub fn show(&mut self, files: &[(&str, &[u8])]) {
         self.writes += 1;
         let data = self.path().join("..data");
         let before = fs::read_link(&data).ok();
