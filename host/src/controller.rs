@@ -75,24 +75,32 @@ pub(crate) fn gate_name(plugin: &PluginName, kind: &Kind) -> String {
 async fn set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind, wrong: impl Fn(String)) {
     let mut said = String::new();
     for failures in 1_u32.. {
-        let Err(problem) = try_set_up(shared, plugin, kind).await else { return };
+        let Err(Obstacle { problem, retry_after }) = try_set_up(shared, plugin, kind).await else { return };
         if problem != said {
             tracing::warn!(plugin = %plugin.prepared.manifest().name, %kind, "not set up yet: {problem}");
             wrong(problem.clone());
             said = problem;
         }
-        tokio::time::sleep(backoff::delay(&SETUP_BACKOFF, failures, 0)).await;
+        let delay = backoff::delay(&SETUP_BACKOFF, failures, 0);
+        tokio::time::sleep(delay.max(retry_after.unwrap_or_default())).await;
     }
 }
 
-async fn try_set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind) -> Result<(), String> {
+/// What keeps a controller from being set up.
+struct Obstacle {
+    problem: String,
+    /// The API server asks to be left alone for so long.
+    retry_after: Option<Duration>,
+}
+
+async fn try_set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind) -> Result<(), Obstacle> {
     let manifest = plugin.prepared.manifest();
     if shared.apply_crds
         && let Some(crd) = manifest.crd(kind)
     {
         crd::apply_crds(&shared.writer, std::slice::from_ref(crd))
             .await
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| Obstacle { retry_after: error.retry_after(), problem: error.to_string() })?;
     }
     let Some((_, controller)) = manifest.controller(kind) else { return Ok(()) };
     let children = controller.children.iter().map(|child| &child.resource);
@@ -102,9 +110,13 @@ async fn try_set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind) -> Result
         match shared.cluster.discover(resource).await {
             Ok(Discovered::Present(_)) => {}
             Ok(Discovered::Absent(text) | Discovered::Contradicted(text)) => {
-                return Err(format!("{}: {text}", resource.kind()));
+                let problem = format!("{}: {text}", resource.kind());
+                return Err(Obstacle { problem, retry_after: None });
             }
-            Err(error) => return Err(format!("{}: {error}", resource.kind())),
+            Err(error) => {
+                let problem = format!("{}: {error}", resource.kind());
+                return Err(Obstacle { problem, retry_after: error.retry_after() });
+            }
         }
     }
     Ok(())

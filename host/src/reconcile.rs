@@ -232,7 +232,7 @@ impl Pass {
                     }
                     Err(error) => {
                         let message = format!("look-up `{}`: {error}", look_up.id);
-                        Verdict::failed(Reason::WriteFailed, Ending::Failed(None), &message)
+                        Verdict::failed(Reason::WriteFailed, Ending::Failed(error.retry_after()), &message)
                     }
                 };
                 return Err((Arc::clone(&snapshot.primary), verdict));

@@ -98,7 +98,8 @@ impl Cluster {
             if failures % PROBES_PER_REMINDER == 1 {
                 tracing::warn!(server = self.url(), %error, "waiting for the API server");
             }
-            tokio::time::sleep(backoff::delay(&PROBE_BACKOFF, failures, random())).await;
+            let delay = backoff::delay(&PROBE_BACKOFF, failures, random());
+            tokio::time::sleep(delay.max(error.retry_after().unwrap_or_default())).await;
         }
     }
 

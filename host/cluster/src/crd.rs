@@ -42,6 +42,16 @@ pub enum CrdError {
     },
 }
 
+impl CrdError {
+    /// How long the API server asks to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Write { error, .. } => error.retry_after,
+            Self::Nameless(_) | Self::NotEstablished { .. } => None,
+        }
+    }
+}
+
 /// Applies CRDs by server-side apply as [`HOST_MANAGER`], taking fields over from whoever else set them, and returns
 /// when the API server has established all of them. Writes nothing for one that is as it should be.
 ///

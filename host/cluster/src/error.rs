@@ -67,6 +67,14 @@ impl ReadError {
         }
     }
 
+    /// How long the API server asks to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Throttled { after, .. } => Some(*after),
+            _ => None,
+        }
+    }
+
     /// From a `Status` that came as an answer or inside a watch.
     pub(crate) fn from_status(status: &Status) -> Self {
         let message = if status.message.is_empty() { status.reason.clone() } else { status.message.clone() };

@@ -49,6 +49,7 @@ mod rollout;
 mod seen;
 pub mod status;
 pub mod store;
+mod streamed_lists;
 mod takeover;
 mod target;
 mod transport;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -25,6 +25,11 @@ use crate::requests::{RequestCounts, verb};
 
 /// Within one data centre a connection takes milliseconds; three lost SYNs take 7 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// For all of it, TLS included, as client-go has it. The kernel of a machine whose API server hangs still takes
+/// connections, and nobody answers the handshake; whoever wanted the connection would wait behind it for ever, for over
+/// HTTP/2 all share the one that is on its way. With the PING below, an API server that hangs is noticed and said
+/// within 30 s.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection without traffic may be silent before its peer is asked (HTTP/2 PING or TCP keepalive).
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// How long the peer may take to answer that. Together: a silently dead connection is noticed within 20 s. client-go
@@ -127,6 +132,34 @@ impl Service<Request<Body>> for Transport {
     }
 }
 
+/// Makes connections, each within [`HANDSHAKE_TIMEOUT`].
+#[derive(Clone)]
+struct Bounded<C>(C);
+
+impl<C> Service<Uri> for Bounded<C>
+where
+    C: Service<Uri, Error = BoxError>,
+    C::Response: 'static,
+    C::Future: Send + 'static,
+{
+    type Response = C::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<C::Response, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connected = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.0.call(uri));
+        Box::pin(async move {
+            connected.await.unwrap_or_else(|_| {
+                Err(format!("no connection within {} s", HANDSHAKE_TIMEOUT.as_secs()).into())
+            })
+        })
+    }
+}
+
 fn build(config: &Config, purpose: Purpose) -> Result<Stack, kube::Error> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -147,7 +180,7 @@ fn build(config: &Config, purpose: Purpose) -> Result<Stack, kube::Error> {
         https = https
             .with_server_name_resolver(FixedServerNameResolver::new(name.map_err(kube::Error::RustlsTls)?));
     }
-    let https = https.enable_http1().enable_http2().wrap_connector(tcp);
+    let https = Bounded(https.enable_http1().enable_http2().wrap_connector(tcp));
 
     let mut builder = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
     builder

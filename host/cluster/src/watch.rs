@@ -25,8 +25,9 @@ use crate::index::ListToken;
 use crate::pages::{Pages, Sizes};
 use crate::random;
 use crate::store::Store;
+use crate::streamed_lists::StreamedLists;
 use crate::watches::{Query, WatchCounters, WatchState};
-use crate::wire::Event;
+use crate::wire::{Event, Page};
 
 /// How long the API server keeps a watch, and by how much that varies so that watches do not all end together. Its own
 /// time-out is 30 to 60 minutes; client-go asks for 5 to 10. The shorter, the sooner a stream is found out that stays
@@ -63,11 +64,14 @@ pub(crate) struct Watch {
     state: watch::Sender<WatchState>,
     counters: Arc<WatchCounters>,
     retry: Arc<Notify>,
+    streamed_lists: Arc<StreamedLists>,
     lane: Option<Lane>,
     /// Up to which version everything is known; none: a list is needed.
     version: Option<String>,
     /// The API server streams lists, until it turns out that it does not.
     streams_lists: bool,
+    /// The last stream did not end as it was asked to: the API server may be another one now, or another state of it.
+    suspect: bool,
 }
 
 impl Watch {
@@ -78,8 +82,23 @@ impl Watch {
         state: watch::Sender<WatchState>,
         counters: Arc<WatchCounters>,
         retry: Arc<Notify>,
+        streamed_lists: Arc<StreamedLists>,
     ) -> Self {
-        Self { cluster, query, store, state, counters, retry, lane: None, version: None, streams_lists: true }
+        let streams_lists = streamed_lists.are_offered(&query.resource);
+        let (lane, version, suspect) = (None, None, false);
+        Self {
+            cluster,
+            query,
+            store,
+            state,
+            counters,
+            retry,
+            streamed_lists,
+            lane,
+            version,
+            streams_lists,
+            suspect,
+        }
     }
 
     /// Runs until it is dropped, which leaves nothing behind.
@@ -89,6 +108,7 @@ impl Watch {
             let began = Instant::now();
             let streamed = self.version.is_none() && self.streams_lists;
             let end = self.session().await;
+            self.suspect = !matches!(end, End::Closed) || began.elapsed() < LASTING_MIN;
             if self.state.borrow().eq(&WatchState::Synced) && began.elapsed() >= STREAM_MIN {
                 failures = 0;
             }
@@ -115,6 +135,7 @@ impl Watch {
                 }
                 ReadError::Refused { code: 400 | 422, .. } if streamed && self.streams_lists => {
                     tracing::debug!(query = %self.query, %error, "no streamed lists here");
+                    self.streamed_lists.refused(&self.query.resource);
                     self.streams_lists = false;
                     continue;
                 }
@@ -142,6 +163,16 @@ impl Watch {
             }
         }
         let Some(client) = self.lane.as_ref().map(|lane| lane.client.clone()) else { return End::Closed };
+        if let Some(version) = self.version.as_deref().filter(|_| self.suspect) {
+            match self.is_set_back(&client, number(version)).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    tracing::warn!(query = %self.query, version, "the API server is at an older version: listing again");
+                    self.version = None;
+                }
+                Err(error) => return End::Refused(error),
+            }
+        }
         if self.version.is_none() && !self.streams_lists {
             match self.list(&client).await {
                 Ok(version) => self.version = Some(version),
@@ -160,6 +191,18 @@ impl Watch {
         };
         WatchCounters::add(&self.counters.opened, 1);
         self.follow(pin!(stream), list, lasting + SILENCE_MARGIN).await
+    }
+
+    /// Whether the API server is behind what it has shown: its etcd was restored from a backup. A watch from a version
+    /// that lies ahead is not refused. It says nothing until the versions have come as far again, and what happened
+    /// until then it never says.
+    async fn is_set_back(&self, client: &kube::Client, version: u64) -> Result<bool, ReadError> {
+        match answer::text(client, self.query.version_request()?, OPEN_TIMEOUT, PAGES.bytes_max).await {
+            Ok(text) => Ok((1..version).contains(&number(&Page::parse(&text)?.version))),
+            // The watch itself will say what is wrong, and better.
+            Err(error @ (ReadError::Unreachable(_) | ReadError::Throttled { .. })) => Err(error),
+            Err(_) => Ok(false),
+        }
     }
 
     /// The whole list in pages; its version.
@@ -343,10 +386,7 @@ fn delay(error: &ReadError, failures: u32) -> Duration {
     let full = backoff::delay(pace, failures, 0);
     let spread = u32::try_from(random() % 1_024).unwrap_or_default();
     let delay = full / 2 + full / 2 * spread / 1_024;
-    match error {
-        ReadError::Throttled { after, .. } => delay.max(*after),
-        _ => delay,
-    }
+    delay.max(error.retry_after().unwrap_or_default())
 }
 
 #[cfg(test)]

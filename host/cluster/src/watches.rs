@@ -17,6 +17,7 @@ use crate::groups::Grouping;
 use crate::index::Delta;
 use crate::listeners::{Interest, Listener};
 use crate::store::Store;
+use crate::streamed_lists::StreamedLists;
 use crate::watch::Watch;
 
 /// Which objects. Equal queries share a watch.
@@ -172,6 +173,7 @@ struct Registry {
     cluster: Cluster,
     counters: Arc<WatchCounters>,
     retry: Arc<Notify>,
+    streamed_lists: Arc<StreamedLists>,
     running: Mutex<Running>,
 }
 
@@ -192,8 +194,8 @@ struct Shared {
 impl Watches {
     /// None yet.
     pub fn new(cluster: Cluster) -> Self {
-        let (counters, retry) = (Arc::default(), Arc::new(Notify::new()));
-        Self(Arc::new(Registry { cluster, counters, retry, running: Mutex::default() }))
+        let (counters, retry, streamed_lists) = (Arc::default(), Arc::new(Notify::new()), Arc::default());
+        Self(Arc::new(Registry { cluster, counters, retry, streamed_lists, running: Mutex::default() }))
     }
 
     /// Joins the watch of these objects, and starts it if this is its first user. `listener` hears first of every
@@ -284,6 +286,7 @@ impl Running {
                 told,
                 Arc::clone(&registry.counters),
                 Arc::clone(&registry.retry),
+                Arc::clone(&registry.streamed_lists),
             );
             Shared { store, state, task: tasks.spawn(watch.run()), users: 0 }
         });

@@ -46,6 +46,13 @@ impl Query {
         request.map_err(|error| ReadError::Malformed(error.to_string()))
     }
 
+    /// A list that is as short as can be, for the version that it bears. Of all objects: a selector that matches none
+    /// would make the API server look at each.
+    pub(crate) fn version_request(&self) -> Result<Request<Vec<u8>>, ReadError> {
+        let params = ListParams { limit: Some(1), ..ListParams::default() };
+        self.path().list_metadata(&params).map_err(|error| ReadError::Malformed(error.to_string()))
+    }
+
     /// A watch from `version` on; without one, a streamed list that goes on as a watch.
     pub(crate) fn watch_request(
         &self,

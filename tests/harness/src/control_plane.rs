@@ -1,6 +1,7 @@
 //! One control plane: etcd, the API server, and the controllers that were asked for.
 
 use std::{
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -20,6 +21,7 @@ use crate::{
     audit::{Audit, AuditEvent},
     components::{API_SERVER, CONTROLLER_MANAGER, ETCD, Layout, Ports, SCHEDULER},
     custody::{Custody, Standing, log_tail},
+    fault_server::FaultServer,
     guardian::{Blow, Program},
     kubeconfig::{self, Credentials},
     kubelet::{Kubelet, KubeletOptions},
@@ -72,6 +74,7 @@ pub struct ControlPlane {
     admin: PathBuf,
     url: String,
     audit_log: PathBuf,
+    etcd: Program,
     api_server: Program,
     components: Vec<&'static str>,
 }
@@ -140,7 +143,8 @@ impl ControlPlane {
         let admin = user("admin", Some(ADMINISTRATORS))?;
 
         // All at once: each waits for what it needs.
-        custody.start(layout.etcd()?)?;
+        let etcd = layout.etcd()?;
+        custody.start(etcd.clone())?;
         let api_server =
             layout.api_server(&options.audit, options.controller_manager, &options.api_server_flags)?;
         custody.start(api_server.clone())?;
@@ -151,7 +155,7 @@ impl ControlPlane {
             custody.start(layout.scheduler(&user("system:kube-scheduler", None)?)?)?;
         }
         let audit_log = layout.audit_log();
-        Ok(Self { custody, authority, admin, url, audit_log, api_server, components })
+        Ok(Self { custody, authority, admin, url, audit_log, etcd, api_server, components })
     }
 
     /// Waits until the API server answers and the controller-manager has begun its work.
@@ -302,6 +306,35 @@ impl ControlPlane {
         self.custody.deal(API_SERVER, Blow::Resume).map(drop)
     }
 
+    /// A server before this control plane's API server that breaks what a test tells it to break. Belongs to the async
+    /// runtime that this is called on.
+    pub async fn fault_server(&self) -> Result<FaultServer> {
+        let serving = |port| self.authority.server(&format!("fault-server-{port}"), &["127.0.0.1"]);
+        FaultServer::start(self.client().await?, &self.admin, serving).await
+    }
+
+    /// Takes a backup of everything that is stored, for [`Self::restore`].
+    pub fn back_up(&self) -> Result<()> {
+        let (data, backup) = (self.directory().join("etcd"), self.directory().join("etcd-backup"));
+        // Stopped in its tracks its files are those of a crash at this instant, which it repairs when it starts.
+        self.custody.deal(ETCD, Blow::Pause)?;
+        let copied = copy(&data, &backup);
+        self.custody.deal(ETCD, Blow::Resume)?;
+        copied.with_context(|| format!("cannot copy {}", data.display()))
+    }
+
+    /// Sets everything back to the last backup, as an administrator does after a disaster: stops the API server,
+    /// restores etcd, starts both, and waits until they are ready. Versions count on from those of the backup.
+    pub async fn restore(&self) -> Result<()> {
+        let (data, backup) = (self.directory().join("etcd"), self.directory().join("etcd-backup"));
+        self.custody.deal(API_SERVER, Blow::Kill)?;
+        self.custody.deal(ETCD, Blow::Kill)?;
+        std::fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
+        copy(&backup, &data).with_context(|| format!("cannot copy {}", backup.display()))?;
+        self.custody.start(self.etcd.clone())?;
+        self.start_api_server().await
+    }
+
     /// Every process of this control plane by name: the components that run, and `guardian`.
     pub fn processes(&self) -> Result<Vec<(&'static str, Process)>> {
         let mut processes: Vec<_> =
@@ -323,6 +356,21 @@ impl ControlPlane {
     pub fn directory(&self) -> &Path {
         self.custody.directory()
     }
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let place = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &place)?;
+        } else {
+            std::fs::copy(entry.path(), &place)?;
+        }
+    }
+    // etcd insists on it.
+    std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o700))
 }
 
 async fn has_default_account(client: &Client, namespace: &str) -> Result<bool> {

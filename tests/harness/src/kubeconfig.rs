@@ -50,6 +50,18 @@ pub(crate) fn write(
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// A copy of a kubeconfig, beside it, whose requests go to what listens on this port instead.
+pub(crate) fn redirected(of: &Path, server: &str, port: u16) -> Result<PathBuf> {
+    let text = fs::read(of).with_context(|| format!("cannot read {}", of.display()))?;
+    let mut config: Value = serde_json::from_slice(&text)?;
+    config["clusters"][0]["cluster"]["server"] = server.into();
+    let directory = of.parent().unwrap_or(Path::new("."));
+    let stem = of.file_stem().unwrap_or_default().to_string_lossy();
+    let copy = path(directory, &format!("{stem}-through-{port}"));
+    fs::write(&copy, config.to_string()).with_context(|| format!("cannot write {}", copy.display()))?;
+    Ok(copy)
+}
+
 /// A client with the credentials in this file. It belongs to the async runtime that this is called on.
 pub(crate) async fn client(path: &Path) -> Result<Client> {
     let kubeconfig =

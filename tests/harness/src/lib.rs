@@ -20,6 +20,7 @@ pub mod audit;
 mod components;
 mod control_plane;
 mod custody;
+mod fault_server;
 pub mod guardian;
 mod host;
 mod kubeconfig;
@@ -37,6 +38,7 @@ pub mod workspace;
 
 pub use audit::{Audit, AuditEvent};
 pub use control_plane::{ControlPlane, Options};
+pub use fault_server::{Answer, Asked, FaultServer};
 pub use host::{Host, HostOptions};
 pub use kubelet::{Decide, Kubelet, KubeletOptions};
 pub use metrics::Metrics;

@@ -13,7 +13,6 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},
     net::{TcpListener, TcpStream},
@@ -75,15 +74,7 @@ impl Proxy {
 
     /// A copy of a kubeconfig, beside it, whose requests come through this proxy.
     pub fn kubeconfig(&self, of: &Path) -> Result<PathBuf> {
-        let text = std::fs::read(of).with_context(|| format!("cannot read {}", of.display()))?;
-        let mut config: Value = serde_json::from_slice(&text)?;
-        config["clusters"][0]["cluster"]["server"] = format!("https://{}", self.address).into();
-        let directory = of.parent().unwrap_or(Path::new("."));
-        let stem = of.file_stem().unwrap_or_default().to_string_lossy();
-        let path = kubeconfig::path(directory, &format!("{stem}-through-{}", self.address.port()));
-        std::fs::write(&path, config.to_string())
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(path)
+        kubeconfig::redirected(of, &format!("https://{}", self.address), self.address.port())
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests")]
 
 mod connect;
+mod faults;
 mod line;
 mod scripted;
 mod shared;

@@ -22,9 +22,20 @@ use crate::{SOON, options};
 /// Of a connection that died silently: 20 s to notice, and the backoff.
 const DEATH_NOTICED: Duration = Duration::from_mins(1);
 
-fn resource(group: &str, kind: &str, plural: &str) -> Resource {
+pub(crate) fn resource(group: &str, kind: &str, plural: &str) -> Resource {
     let (group, version) = (group.to_owned(), "v1".to_owned());
     Resource { group, version, kind: kind.to_owned(), plural: plural.to_owned(), scope: Scope::Namespaced }
+}
+
+pub(crate) fn cluster_scoped(group: &str, kind: &str, plural: &str) -> Resource {
+    Resource { scope: Scope::Cluster, ..resource(group, kind, plural) }
+}
+
+pub(crate) async fn delete(cluster: &Cluster, resource: &Resource, live: &Object) -> Result<()> {
+    let at = Endpoint::of_object(resource, live);
+    let propagation = pilothouse_model::plan::Propagation::Background;
+    writer(cluster).delete(&at, &live.meta().uid, propagation, None).await?;
+    Ok(())
 }
 
 pub(crate) fn config_maps() -> Resource {
@@ -35,7 +46,7 @@ pub(crate) async fn connect(plane: &ControlPlane) -> Result<Cluster> {
     connect_with(plane.kubeconfig()).await
 }
 
-async fn connect_with(kubeconfig: &std::path::Path) -> Result<Cluster> {
+pub(crate) async fn connect_with(kubeconfig: &std::path::Path) -> Result<Cluster> {
     Ok(Cluster::connect(&options(kubeconfig)).await?)
 }
 
@@ -88,14 +99,14 @@ impl Heard {
     }
 }
 
-fn failing(subscription: &Subscription) -> Option<&'static str> {
+pub(crate) fn failing(subscription: &Subscription) -> Option<&'static str> {
     match &*subscription.state().borrow() {
         WatchState::Failing { reason, .. } => Some(reason.reason()),
         _ => None,
     }
 }
 
-fn data(store: &Store, namespace: &str, name: &str) -> Option<String> {
+pub(crate) fn data(store: &Store, namespace: &str, name: &str) -> Option<String> {
     let object = store.get(&Key::namespaced(namespace, name))?;
     Some(object.field("data")["key"].as_str()?.to_owned())
 }
