@@ -41,6 +41,7 @@ async fn deleting_a_cluster_runs_its_finalizer_and_leaves_nothing() {
     assert_eq!(of_primary, [("patch", "")], "one patch, which removes the finalizer");
 }
 
+/// CR#243
 #[tokio::test]
 async fn a_deletion_while_the_host_is_down_is_finished_after_its_start() {
     let world = World::deployed("delete-down").await;

@@ -1,5 +1,5 @@
 //! Plugins that misbehave (the guest `hostile`): the pass fails with the reason in a condition, an event and a count,
-//! neighbours go on, and the host is as it was.
+//! neighbours go on, and the host is as it was. GMC#54: one that never returned stopped all.
 
 use std::time::{Duration, Instant};
 
