@@ -11,6 +11,7 @@ pub mod crowd;
 pub mod foreign;
 pub mod killing;
 mod kinds;
+pub mod late;
 pub mod loading;
 pub mod mounted;
 mod programs;

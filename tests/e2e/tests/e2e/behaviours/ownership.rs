@@ -1,9 +1,13 @@
 //! Ownership and drift: what is ours is put back, what is others' stays, nothing is made twice and nothing is deleted
 //! that only bears the name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use pilothouse_harness::eventually;
+use pilothouse_e2e::late::LateWatch;
+use pilothouse_harness::{Host, HostOptions, eventually};
 use serde_json::{Value, json};
 
 use super::quiet::{deployment, pod_template};
@@ -232,36 +236,32 @@ async fn otel_1491_an_immutable_change_is_refused_aloud_or_carried_out_once() {
 }
 
 /// kuberay#715, tekton#4358: a pass that runs before the child of the pass before it is in the cache makes another one.
-/// Names are different in each pass here, so that a duplicate is not hidden by its name, and edits drive the passes as
-/// fast as they go.
+/// Here the watch of the children is seconds late, and names are new in each pass, so that no name hides a duplicate.
 #[tokio::test(flavor = "multi_thread")]
-async fn kuberay_715_passes_in_quick_succession_make_no_child_twice() {
-    const CHILDREN: usize = 40;
-    let world = world("duplicates", &json!({"controller": config_maps_only()})).await;
-    let _host = world.host().await;
+async fn kuberay_715_a_watch_that_is_late_makes_no_child_twice() {
+    const CHILDREN: usize = 5;
+    /// The passes that make them follow each other after 100, 200, 400 and 800 ms.
+    const LATE: Duration = Duration::from_secs(3);
+    let world = world("late", &json!({"controller": config_maps_only()})).await;
+    let late = LateWatch::start(world.client.clone(), CONFIG_MAP.2, LATE).await;
+    let options = HostOptions { kubeconfig: late.kubeconfig(), ..world.options() };
+    let host = Host::start(options).await.unwrap();
     let mark = world.mark().await;
-    let mut child = config_map("$(name)-$(seed)", "v");
-    child["metadata"]["labels"] = json!({"of": "kuberay"});
-    perform(&world, "kuberay-715", json!({"grow": {"to": CHILDREN, "child": child}})).await;
-    let made = async || {
-        let all = world.list(CONFIG_MAP).await;
-        all.into_iter().filter(|child| child["metadata"]["labels"]["of"] == "kuberay").count()
-    };
-    let mut edits = 0;
-    while made().await < CHILDREN {
-        edits += 1;
-        let annotation = json!({"metadata": {"annotations": {"edit": edits.to_string()}}});
-        futures::future::join_all((0..4).map(|_| world.edit(SCRIPTED, "kuberay-715", &annotation))).await;
-        assert!(edits < 5_000, "{edits} edits made {} children", made().await);
-    }
-    comes_to(&world, "kuberay-715", "Succeeded").await;
-    let writes = world.writes_since(mark).await;
-    let names: BTreeSet<_> = writes
-        .iter()
-        .filter(|write| write.resource == "configmaps" && write.verb == "patch")
-        .map(|write| write.name.as_str())
-        .collect();
+    let child = config_map("$(name)-$(seed)", "v");
+    let script = json!({"grow": {"to": CHILDREN, "child": child}, "report": true});
+    perform(&world, "kuberay-715", script).await;
+    eventually(DEADLINE, "a pass that was shown all children", || async {
+        let object = world.get(SCRIPTED, "kuberay-715").await.unwrap_or_default();
+        let shown = object["status"]["observed"]["children"].as_array().map_or(0, Vec::len);
+        anyhow::ensure!(shown >= CHILDREN, "{shown} were shown");
+        Ok(())
+    })
+    .await;
+    let mut events = world.events_since(mark).await;
+    events.retain(|event| event.is_write() && event.name.starts_with("kuberay-715-"));
+    let names: BTreeSet<_> = events.iter().map(|event| event.name.as_str()).collect();
     assert_eq!(names.len(), CHILDREN, "{names:?}");
+    drop(host);
 }
 
 /// cassandra-operator#402, casskop#316: the volume of a member that was deleted by an old list of members.
