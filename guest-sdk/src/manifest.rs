@@ -130,6 +130,7 @@ pub struct Child {
     projection: Projection,
     pub(crate) create_only: bool,
     force_conflicts: bool,
+    any_namespace: bool,
     update: Update,
 }
 
@@ -140,6 +141,7 @@ impl From<Resource> for Child {
             projection: Projection::Full,
             create_only: false,
             force_conflicts: true,
+            any_namespace: false,
             update: Update::in_place(),
         }
     }
@@ -175,6 +177,14 @@ impl Child {
         self
     }
 
+    /// Objects of this kind may be in other namespaces than their primary, as far as the administrator grants it: say
+    /// `metadata.namespace` in them. The host deletes them before their primary goes.
+    #[must_use]
+    pub fn in_any_namespace(mut self) -> Self {
+        self.any_namespace = true;
+        self
+    }
+
     /// How objects of this kind that exist follow a change of what the plugin wants: in place, unless said otherwise.
     #[must_use]
     pub fn update(mut self, update: Update) -> Self {
@@ -188,6 +198,7 @@ impl Child {
             "projection": self.projection.to_json(),
             "createOnly": self.create_only,
             "forceConflicts": self.force_conflicts,
+            "namespaces": if self.any_namespace { "any" } else { "own" },
             "updateStrategy": self.update.to_json(),
         })
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pilothouse_model::kind::Kind;
-use pilothouse_model::manifest::{Manifest, Projection, Scope, TargetVerb};
+use pilothouse_model::manifest::{Manifest, Namespaces, Projection, Scope, TargetVerb};
 use pilothouse_model::update::Method;
 use pilothouse_sdk::prelude::*;
 
@@ -42,7 +42,7 @@ mod plugin {
             let rolling =
                 Update::rolling_in_place().while_condition("Available", "True").max_unavailable_percent(25);
             Controller::new(crd)
-                .owns(Child::from(DEPLOYMENT).update(rolling))
+                .owns(Child::from(DEPLOYMENT).in_any_namespace().update(rolling))
                 .owns(Child::from(SECRET).metadata_only().create_only().yield_conflicts())
                 .reads(Related::matching("pods", POD, "web=$(name)").metadata_only())
                 .reads(
@@ -98,6 +98,7 @@ fn the_host_reads_what_the_sdk_describes() {
     assert_eq!(web.primary.kind(), Kind::new("example.com", "v1alpha1", "Web"));
     assert_eq!(web.primary.scope, Scope::Namespaced);
     assert_eq!(web.children[0].resource.plural, "deployments");
+    assert_eq!((web.children[0].namespaces, web.children[1].namespaces), (Namespaces::Any, Namespaces::Own));
     let rolling = &web.children[0].update_strategy;
     assert_eq!((rolling.method, rolling.max_unavailable.of(8)), (Method::RollingInPlace, 2));
     assert_eq!(rolling.status_checks.conditions[0].type_name, "Available");
@@ -127,7 +128,7 @@ fn the_schema_accepts_what_the_sdk_describes() {
 #[test]
 fn the_schema_and_the_host_refuse_the_same() {
     let validator = validator();
-    let wrong: [(&str, Value); 27] = [
+    let wrong: [(&str, Value); 29] = [
         ("/name", json!("Web")),
         ("/name", json!("a".repeat(54))),
         ("/version", json!("")),
@@ -144,6 +145,7 @@ fn the_schema_and_the_host_refuse_the_same() {
         ("/controllers/0/children/0/projection", json!({"fields": [".status"], "else": 1})),
         ("/controllers/0/children/0/createOnly", json!("yes")),
         ("/controllers/0/children/0/forceConflict", json!(true)),
+        ("/controllers/0/children/0/namespaces", json!("all")),
         ("/controllers/0/children/0/updateStrategy/method", json!("Rolling")),
         ("/controllers/0/children/0/updateStrategy/maxUnavailable", json!(0)),
         ("/controllers/0/children/0/updateStrategy/maxUnavailable", json!("05%")),
@@ -153,6 +155,7 @@ fn the_schema_and_the_host_refuse_the_same() {
         ("/controllers/0/related/0/name", json!("")),
         ("/controllers/0/targets/0/verbs", json!(["create"])),
         ("/controllers/0/finalizer", json!("cleanup")),
+        ("/controllers/0/finalizer", json!("pilothouse.dev/mine")),
         ("/controllers/0/resyncSeconds", json!(9)),
         ("/controllers/0/chidren", json!([])),
     ];

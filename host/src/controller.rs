@@ -282,7 +282,7 @@ impl ControllerLoop {
 
     /// What this controller leaves behind.
     fn abandoned(&self) -> Option<Abandoned> {
-        let finalizer = self.plugin.prepared.manifest().controllers[self.at].finalizer.clone()?;
+        let finalizer = self.plugin.prepared.manifest().controllers[self.at].guard()?.to_owned();
         let objects = self.view.primaries_with(&finalizer);
         Some(Abandoned { plugin: self.plugin_name().clone(), kind: self.kind.clone(), finalizer, objects })
     }
@@ -311,6 +311,7 @@ impl ControllerLoop {
             statuses: Arc::clone(&self.statuses),
             events: self.shared.events.clone(),
             metrics: Arc::clone(&self.metrics),
+            namespaces: Arc::clone(&self.shared.namespaces),
             has_conditions: self.plugin.prepared.manifest().holds_conditions(&self.kind),
         };
         let last = self.left.get(&key).map(|left| left.rejected.clone()).unwrap_or_default();

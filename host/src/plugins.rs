@@ -141,6 +141,9 @@ impl Loader {
             Err(panic) => return self.fail(origin, "Internal", panic.to_string(), None),
         };
         self.metrics.plugins().prepared(prepared.from_cache());
+        if let Err(missing) = settings.grants.check(prepared.manifest()) {
+            return self.fail(origin, "NotGranted", missing.to_string(), None);
+        }
         self.not_serving.remove(&origin);
         let generation = self.next;
         self.next = Generation(generation.0 + 1);

@@ -26,6 +26,7 @@ use crate::view::View;
 
 use self::verdict::{Verdict, changed_children, judge, releases, write_failed};
 
+mod cleanup;
 mod planned;
 mod verdict;
 
@@ -47,6 +48,8 @@ pub(crate) struct Pass {
     pub events: Recorder,
     /// Counts.
     pub metrics: Arc<ControllerMetrics>,
+    /// Namespaces that the host serves; empty: all.
+    pub namespaces: Arc<[String]>,
     /// The primary is of a CRD that can hold the host's condition.
     pub has_conditions: bool,
 }
@@ -106,6 +109,10 @@ impl Pass {
                 self.pause(&primary, &mut ended).await;
                 return ended;
             }
+            _ if deleting && !self.holds_own_finalizer(&primary) => {
+                self.release(&primary, &mut ended).await;
+                return ended;
+            }
             Mode::Plan => {
                 self.run_planned(primary, last, &mut ended).await;
                 return ended;
@@ -120,7 +127,7 @@ impl Pass {
                 return ended;
             }
         };
-        let primary = match &controller.finalizer {
+        let primary = match controller.guard() {
             Some(finalizer) if !deleting => {
                 let writer = self.applier.writer();
                 match finalizer::ensure(writer, &controller.primary, &primary, finalizer).await {
@@ -205,6 +212,8 @@ impl Pass {
                 related: &related,
                 deleting,
                 limits,
+                grants: &self.plugin.settings.grants,
+                namespaces: &self.namespaces,
             };
             let plan = match plan::admit(outcome, &cx) {
                 Ok(plan) => plan,
@@ -266,26 +275,6 @@ impl Pass {
             self.release(primary, ended).await;
         } else {
             self.conclude(primary, plan.status.as_ref(), verdict, ended).await;
-        }
-    }
-
-    async fn release(&self, primary: &Arc<Object>, ended: &mut Ended) {
-        let controller = self.manifest_controller();
-        let Some(finalizer) = &controller.finalizer else { return };
-        match finalizer::remove(self.applier.writer(), &controller.primary, primary, finalizer).await {
-            Ok(answer) => {
-                // At once, so that no pass that begins before the event sees an object that is to be released again.
-                if let Some(object) = answer {
-                    ended.written.push(object.meta().resource_version);
-                    if object.meta().finalizers.is_empty() {
-                        self.view.removed_primary(&object);
-                    } else {
-                        self.view.written_primary(&object);
-                    }
-                }
-                ended.ending = Ending::Gone;
-            }
-            Err(error) => self.conclude(primary, None, write_failed(&error), ended).await,
         }
     }
 
@@ -401,11 +390,6 @@ impl Pass {
 
     fn manifest_controller(&self) -> &Controller {
         &self.plugin.prepared.manifest().controllers[self.controller]
-    }
-
-    fn holds_finalizer(&self, primary: &Object) -> bool {
-        let wanted = self.manifest_controller().finalizer.as_deref();
-        primary.meta().finalizers.iter().any(|finalizer| Some(&**finalizer) == wanted)
     }
 }
 

@@ -132,7 +132,7 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
         events,
         metrics,
         health,
-        namespaces: config.namespaces,
+        namespaces: config.namespaces.into(),
         resync: config.resync,
         apply_crds: config.apply_crds,
     });

@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     /// Readiness.
     pub health: Health,
     /// Namespaces that are served; empty means all.
-    pub namespaces: Vec<String>,
+    pub namespaces: Arc<[String]>,
     /// Time between resyncs, unless the plugin or its settings say otherwise.
     pub resync: Duration,
     /// Apply the plugins' CRDs.
@@ -145,7 +145,7 @@ fn controllers_of(plugin: &Arc<LivePlugin>) -> Vec<(PluginName, Kind)> {
 
 fn finalizer_of<'a>(plugin: &'a LivePlugin, kind: &Kind) -> Option<&'a str> {
     let mut controllers = plugin.prepared.manifest().controllers.iter();
-    controllers.find(|controller| controller.primary.kind().is_version_of(kind))?.finalizer.as_deref()
+    controllers.find(|controller| controller.primary.kind().is_version_of(kind))?.guard()
 }
 
 fn report(ended: Result<Option<Abandoned>, tokio::task::JoinError>) -> Option<Abandoned> {

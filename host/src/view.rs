@@ -9,9 +9,9 @@ use pilothouse_cluster::apply::Sink;
 use pilothouse_cluster::watches::{Query, Subscription, WatchState, Watches};
 use pilothouse_cluster::{Change, Cluster, Delta, ReadError};
 use pilothouse_model::kind::{Kind, Reference};
-use pilothouse_model::manifest::{Controller, Related, Resource, Scope};
+use pilothouse_model::manifest::{Child, Controller, Related, Resource, Scope};
 use pilothouse_model::names::{Key, PluginName};
-use pilothouse_model::object::Object;
+use pilothouse_model::object::{Meta, Object};
 use pilothouse_model::plan::LookUp;
 use tokio::task::JoinSet;
 
@@ -179,12 +179,12 @@ impl View {
     /// What there is around a primary, now.
     pub(crate) fn snapshot(&self, primary: Arc<Object>) -> Snapshot {
         let meta = primary.meta();
-        let children = self
-            .children
-            .iter()
-            .flat_map(|kind| kind.iter().flat_map(|watch| watch.store().owned_by(&meta.uid)));
-        let ours = |child: &Arc<Object>| child.meta().managed.as_deref() == Some(self.plugin.as_str());
-        let children = children.filter(ours).collect();
+        let kinds = self.controller.children.iter().zip(&self.children);
+        let children = kinds.flat_map(|(declared, watches)| {
+            let owned = watches.iter().flat_map(|watch| watch.store().owned_by(&meta.uid));
+            owned.filter(|child| self.is_child(child, declared, meta))
+        });
+        let children = children.collect();
         let rules = self.controller.related.iter().zip(&self.related);
         let rules = rules.filter(|(rule, _)| rule.selector.is_some()).map(|(rule, watches)| Found {
             query: rule.name.clone(),
@@ -193,6 +193,15 @@ impl View {
         });
         let related = rules.collect();
         Snapshot { primary, children, related }
+    }
+
+    /// Ours, and where children of its kind may be: labels and owner references are anybody's to write.
+    fn is_child(&self, object: &Object, declared: &Child, primary: &Meta) -> bool {
+        let meta = object.meta();
+        let near = primary.namespace.is_none() || meta.namespace == primary.namespace;
+        let tracked = meta.owner.as_ref().is_some_and(|owner| owner.tracked_in.is_some());
+        meta.managed.as_deref() == Some(self.plugin.as_str())
+            && (near || tracked && self.controller.tracks(declared))
     }
 
     /// What passes ask for, to be told where each begins and ends.

@@ -375,7 +375,8 @@ impl Run<'_> {
     }
 
     /// The child that this write is for, from the snapshot or, if it is not there, from the API server. An error if
-    /// it is not ours: an object is ours whose controller is the primary, or that has none and bears our label.
+    /// it is not ours: an object is ours whose controller is the primary, or that has none and bears our label. One that
+    /// is tied by label to a primary which is not there any more was left behind, and is the present one's.
     pub(crate) async fn find(
         &self,
         write: &Write,
@@ -389,7 +390,7 @@ impl Run<'_> {
         let plugin = self.applier.plugin.as_str();
         match &found.meta().owner {
             None if found.labels().get(MANAGED_LABEL).is_some_and(|label| label == plugin) => {}
-            Some(_) if self.is_controlled(&found) => {}
+            Some(owner) if self.is_controlled(&found) || owner.is_predecessor_of(self.cx.primary) => {}
             owner => {
                 let owner = owner.as_ref().map_or_else(
                     || format!("has no controller and no label {MANAGED_LABEL}: {plugin}"),

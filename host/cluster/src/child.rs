@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pilothouse_model::diff::{self, Memory, Need};
 use pilothouse_model::fields::FieldSet;
-use pilothouse_model::names::MANAGED_LABEL;
+use pilothouse_model::names::{MANAGED_LABEL, OWNER_ANNOTATION, OWNER_UID_LABEL};
 use pilothouse_model::object::Object;
 use pilothouse_model::update::Method;
 use serde_json::{Value, json};
@@ -152,7 +152,7 @@ impl Run<'_> {
 
     /// Ours, and not to be seen in the next snapshot: somebody took off its label or its owner.
     fn is_stray(&self, live: &Object) -> bool {
-        let labelled = || live.labels().get(MANAGED_LABEL).is_some_and(|label| label == self.applier.name());
+        let labelled = || live.meta().managed.as_deref() == Some(self.applier.name());
         !self.is_controlled(live) || !self.seen.was_in_snapshot(live) && !labelled()
     }
 
@@ -167,8 +167,14 @@ impl Run<'_> {
         let mut patch = json!({"metadata": {
             // Another writer in between: 409, and the next pass looks again.
             "uid": &*live.meta().uid, "resourceVersion": metadata["resourceVersion"],
-            "labels": {MANAGED_LABEL: ours["labels"][MANAGED_LABEL]},
         }});
+        for (field, tag) in
+            [("labels", MANAGED_LABEL), ("labels", OWNER_UID_LABEL), ("annotations", OWNER_ANNOTATION)]
+        {
+            if let Some(value) = ours[field].get(tag) {
+                patch["metadata"][field][tag] = value.clone();
+            }
+        }
         if let Some(own) = ours["ownerReferences"].as_array().filter(|_| !self.is_controlled(live)) {
             let others = metadata["ownerReferences"].as_array().into_iter().flatten();
             // A user may have made ours one that does not control.

@@ -4,21 +4,20 @@ use std::sync::Arc;
 
 use pilothouse_model::manifest::{Resource, Scope};
 use pilothouse_model::names::Key;
-use pilothouse_model::object::Owner;
+use pilothouse_model::owner::Owner;
 
 use crate::index::Delta;
 
 /// The key of the primary that a controlling owner reference names, if it is of the kind `primary`.
 ///
 /// An owner reference says no namespace: the owner is in the namespace of the object that it owns (`namespace`), or in
-/// none. The version does not matter: a kind is the same in all of its versions.
+/// none. An object that is tied to its owner by label and annotation says it. The version does not matter: a kind is the same in all of its versions.
 pub fn owner_key(owner: &Owner, namespace: Option<&Arc<str>>, primary: &Resource) -> Option<Key> {
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-    if *owner.kind != *primary.kind || group != primary.group {
+    if !owner.is_a(primary) {
         return None;
     }
     let namespace = match primary.scope {
-        Scope::Namespaced => Some(Arc::clone(namespace?)),
+        Scope::Namespaced => Some(Arc::clone(owner.tracked_in.as_ref().or(namespace)?)),
         Scope::Cluster => None,
     };
     Some(Key { namespace, name: Arc::clone(&owner.name) })
@@ -39,8 +38,9 @@ impl Delta {
 mod tests {
     use super::*;
 
-    fn owner(api_version: &str, kind: &str) -> Owner {
-        Owner { uid: "u".into(), name: "w".into(), kind: kind.into(), api_version: api_version.into() }
+    fn owner(group: &str, kind: &str) -> Owner {
+        let (kind, group) = (kind.into(), group.into());
+        Owner { uid: "u".into(), name: "w".into(), kind, group, tracked_in: None }
     }
 
     fn primary(scope: Scope) -> Resource {
@@ -57,10 +57,16 @@ mod tests {
     fn the_owner_is_in_the_namespace_of_its_child_or_in_none() {
         let namespace = Some(Arc::from("shop"));
         let key = |owner: &Owner, scope| owner_key(owner, namespace.as_ref(), &primary(scope));
-        let web = owner("example.com/v1beta1", "Web");
+        let web = owner("example.com", "Web");
         assert_eq!(key(&web, Scope::Namespaced), Some(Key::namespaced("shop", "w")));
         assert_eq!(key(&web, Scope::Cluster), Some(Key::cluster("w")));
-        assert_eq!(key(&owner("example.com/v1", "Other"), Scope::Namespaced), None);
-        assert_eq!(key(&owner("v1", "Web"), Scope::Namespaced), None);
+        assert_eq!(key(&owner("example.com", "Other"), Scope::Namespaced), None);
+        assert_eq!(key(&owner("", "Web"), Scope::Namespaced), None);
+        let elsewhere = Owner { tracked_in: Some("far".into()), ..web };
+        assert_eq!(key(&elsewhere, Scope::Namespaced), Some(Key::namespaced("far", "w")));
+        assert_eq!(
+            owner_key(&elsewhere, None, &primary(Scope::Namespaced)),
+            Some(Key::namespaced("far", "w"))
+        );
     }
 }

@@ -30,6 +30,8 @@ pub enum Reason {
     WriteFailed,
     /// Children wait for others, by their update strategy; the message names the first of each. Nothing is wrong.
     Updating,
+    /// The primary goes when its children have gone that no owner reference ties to it; the message names one.
+    CleaningUp,
     /// A bug of the host, or the host is shutting down.
     HostFault,
     /// The annotation `pilothouse.dev/paused` says that nothing be done; nothing was looked at.
@@ -40,7 +42,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Succeeded,
         Self::InvalidResource,
         Self::PluginFailed,
@@ -49,6 +51,7 @@ impl Reason {
         Self::OutcomeRefused,
         Self::WriteFailed,
         Self::Updating,
+        Self::CleaningUp,
         Self::HostFault,
         Self::Paused,
         Self::AwaitingApproval,
@@ -57,7 +60,8 @@ impl Reason {
     /// Something went wrong. What somebody asked for is no failure, nor what is on its way, though the resource is not
     /// reconciled.
     pub fn is_failure(self) -> bool {
-        !matches!(self, Self::Succeeded | Self::Updating | Self::Paused | Self::AwaitingApproval)
+        use Reason::{AwaitingApproval, CleaningUp, Paused, Succeeded, Updating};
+        !matches!(self, Succeeded | Updating | CleaningUp | Paused | AwaitingApproval)
     }
 
     /// The word.
@@ -71,6 +75,7 @@ impl Reason {
             Self::OutcomeRefused => "OutcomeRefused",
             Self::WriteFailed => "WriteFailed",
             Self::Updating => "Updating",
+            Self::CleaningUp => "CleaningUp",
             Self::HostFault => "HostFault",
             Self::Paused => "Paused",
             Self::AwaitingApproval => "AwaitingApproval",

@@ -1,7 +1,7 @@
 //! Values and decisions of the host. No IO, no async, no clock: everything here is a function of its arguments.
 //!
-//! - what crosses the border to a plugin: [`action`], [`manifest`], [`settings`]
-//! - what the host knows of the cluster: [`object`], [`kind`], [`names`]
+//! - what crosses the border to a plugin: [`action`], [`manifest`], [`settings`] with their [`grants`]
+//! - what the host knows of the cluster: [`object`] and its [`owner`], [`kind`], [`names`]
 //! - what it decides: [`plan`] (may this outcome be carried out, and how), [`diff`] (is a write needed, by [`fields`]),
 //!   [`rollout`] (which children may be touched now, by the strategies of [`update`]), [`steering`] and [`approval`] (may
 //!   anything be written now, or only shown, as [`pending`]), [`condition`] (which status patch, by [`merge_patch`]),
@@ -13,6 +13,7 @@ pub mod backoff;
 pub mod condition;
 pub mod diff;
 pub mod fields;
+pub mod grants;
 pub mod interests;
 pub mod kind;
 pub mod limits;
@@ -20,6 +21,7 @@ pub mod manifest;
 pub mod merge_patch;
 pub mod names;
 pub mod object;
+pub mod owner;
 pub mod pending;
 pub mod plan;
 pub mod projection;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::kind::Kind;
-use crate::names::PluginName;
+use crate::names::{CLEANUP_FINALIZER, HOST_PREFIX, PluginName};
 use crate::object::{Meta, Object};
 pub use crate::projection::Projection;
 use crate::selector::{self, Selector};
@@ -105,9 +105,30 @@ pub struct Child {
     /// field. Default true: the plugin created these objects.
     #[serde(default = "yes")]
     pub force_conflicts: bool,
+    /// Where its objects may be, if the kind has namespaces.
+    #[serde(default, skip_serializing_if = "Namespaces::is_own")]
+    pub namespaces: Namespaces,
     /// How objects that exist follow a change of what the plugin wants.
     #[serde(default, skip_serializing_if = "UpdateStrategy::is_default")]
     pub update_strategy: UpdateStrategy,
+}
+
+/// Where children of a namespaced primary may be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Namespaces {
+    /// In the primary's own namespace.
+    #[default]
+    Own,
+    /// In others as well, as far as the administrator grants them.
+    Any,
+}
+
+impl Namespaces {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    fn is_own(&self) -> bool {
+        *self == Self::Own
+    }
 }
 
 fn yes() -> bool {
@@ -249,6 +270,20 @@ impl Controller {
         self.children.iter().find(|child| child.resource.kind() == *kind)
     }
 
+    /// Whether objects of this child kind may be where no owner reference reaches: in another namespace than their
+    /// primary, or in none while it has one. They are tied to it by a label, and cleaned up by the host.
+    pub fn tracks(&self, child: &Child) -> bool {
+        let elsewhere = child.resource.scope == Scope::Cluster || child.namespaces == Namespaces::Any;
+        self.primary.scope == Scope::Namespaced && elsewhere
+    }
+
+    /// The finalizer that is on each primary before its first child: the plugin's own, or the host's if there is
+    /// something for it to clean up.
+    pub fn guard(&self) -> Option<&str> {
+        let host = self.children.iter().any(|child| self.tracks(child)).then_some(CLEANUP_FINALIZER);
+        self.finalizer.as_deref().or(host)
+    }
+
     /// The declared target kind, if `kind` is one.
     pub fn target(&self, kind: &Kind) -> Option<&Target> {
         self.targets.iter().find(|target| target.resource.kind() == *kind)
@@ -264,14 +299,6 @@ impl Controller {
         for (at, child) in self.children.iter().enumerate() {
             child.check(&format!("{path}.children[{at}]"))?;
             let path = format!("{path}.children[{at}].resource");
-            if self.primary.scope == Scope::Namespaced && child.resource.scope == Scope::Cluster {
-                let problem = format!(
-                    "{} is cluster-scoped and cannot be owned by a namespaced {}",
-                    child.resource.kind(),
-                    self.primary.kind()
-                );
-                return Err(ManifestError::new(path, problem));
-            }
             let kind = child.resource.kind();
             if self.children[..at].iter().any(|other| other.resource.kind().is_version_of(&kind)) {
                 let problem = format!("{kind} is named twice: its objects are the same in all versions");
@@ -319,6 +346,10 @@ impl Controller {
                     format!("`{finalizer}` is no finalizer: `example.com/cleanup` would be right"),
                 ));
             }
+            if finalizer.starts_with(HOST_PREFIX) {
+                let problem = format!("`{finalizer}` is the host's own: take one of your domain");
+                return Err(ManifestError::new(format_args!("{path}.finalizer"), problem));
+            }
         }
         if let Some(seconds) = self.resync_seconds
             && !(10..=86_400).contains(&seconds)
@@ -333,6 +364,10 @@ impl Controller {
 impl Child {
     fn check(&self, path: &str) -> Result<(), ManifestError> {
         self.resource.check(&format!("{path}.resource"))?;
+        if self.namespaces == Namespaces::Any && self.resource.scope == Scope::Cluster {
+            let problem = format!("{} has no namespaces: leave it out", self.resource.kind());
+            return Err(ManifestError::new(format_args!("{path}.namespaces"), problem));
+        }
         let path = format!("{path}.updateStrategy");
         let strategy = &self.update_strategy;
         strategy
@@ -437,9 +472,14 @@ mod tests {
         finalizer["controllers"][0]["finalizer"] = json!("cleanup");
         assert!(error(&finalizer).starts_with("manifest: controllers[0].finalizer: `cleanup`"));
 
+        let mut finalizer = minimal();
+        finalizer["controllers"][0]["finalizer"] = json!("pilothouse.dev/cleanup");
+        assert!(error(&finalizer).contains("is the host's own"));
+
         let mut scope = minimal();
         scope["controllers"][0]["children"][0]["resource"]["scope"] = json!("Cluster");
-        assert!(error(&scope).contains("cluster-scoped and cannot be owned"));
+        scope["controllers"][0]["children"][0]["namespaces"] = json!("any");
+        assert!(error(&scope).contains("children[0].namespaces: ConfigMap.v1 has no namespaces"));
 
         let strategy = |field: &str, value: Value| {
             let mut manifest = minimal();

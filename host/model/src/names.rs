@@ -9,6 +9,14 @@ use sha2::{Digest as _, Sha256};
 
 /// Label on each child: its value is the plugin's name. Child watches select it.
 pub const MANAGED_LABEL: &str = "pilothouse.dev/managed";
+/// Label on each child that no owner reference can tie to its primary: the primary's UID.
+pub const OWNER_UID_LABEL: &str = "pilothouse.dev/owner-uid";
+/// Annotation on each such child: its primary as `Kind.group/namespace/name`.
+pub const OWNER_ANNOTATION: &str = "pilothouse.dev/owner";
+/// Finalizer on primaries that have such children, unless the plugin has one of its own.
+pub const CLEANUP_FINALIZER: &str = "pilothouse.dev/cleanup";
+/// Labels and annotations that begin with this are the host's to write.
+pub const HOST_PREFIX: &str = "pilothouse.dev/";
 /// Label on ConfigMaps that carry a plugin: its value is the plugin's name.
 pub const PLUGIN_LABEL: &str = "pilothouse.dev/plugin";
 /// Annotation on a Secret as a guest sees it: its values are blanked.

@@ -12,7 +12,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::kind::{Kind, Reference};
-use crate::names::{BLANKED_ANNOTATION, Key, MANAGED_LABEL};
+use crate::names::{BLANKED_ANNOTATION, HOST_PREFIX, Key, MANAGED_LABEL, OWNER_ANNOTATION, OWNER_UID_LABEL};
+use crate::owner::Owner;
 use crate::projection::Projection;
 use crate::steering::Steering;
 
@@ -45,7 +46,7 @@ pub struct Meta {
     pub resource_version: u64,
     /// `metadata.generation`, 0 if it has none.
     pub generation: i64,
-    /// The owner whose reference says `controller: true`.
+    /// The owner whose reference says `controller: true`, or the one that label and annotation name.
     pub owner: Option<Owner>,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
@@ -55,19 +56,6 @@ pub struct Meta {
     pub steering: Option<Arc<Steering>>,
     /// The value of the label [`MANAGED_LABEL`]: whose child it is.
     pub managed: Option<Arc<str>>,
-}
-
-/// A controlling owner.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Owner {
-    /// `uid`
-    pub uid: Arc<str>,
-    /// `name`
-    pub name: Arc<str>,
-    /// `kind`
-    pub kind: Arc<str>,
-    /// `apiVersion`
-    pub api_version: Arc<str>,
 }
 
 /// What `metadata.managedFields` said.
@@ -191,8 +179,8 @@ impl Object {
     pub fn share_texts(&mut self, mut share: impl FnMut(&mut Arc<str>)) {
         let Meta { namespace, owner, managed, .. } = &mut self.meta;
         namespace.iter_mut().chain(managed).for_each(&mut share);
-        if let Some(Owner { uid, name, kind, api_version }) = owner {
-            [uid, name, kind, api_version].into_iter().for_each(&mut share);
+        if let Some(Owner { uid, name, kind, group, tracked_in }) = owner {
+            [uid, name, kind, group].into_iter().chain(tracked_in).for_each(&mut share);
         }
         self.managers.own.iter_mut().for_each(share);
     }
@@ -399,6 +387,9 @@ impl Default for ParsedMetadata {
     }
 }
 
+/// Labels or annotations.
+type Texts<'a> = BTreeMap<Cow<'a, str>, Option<Arc<str>>>;
+
 /// A field of `metadata` in the type that the API server guarantees; the default if a file says otherwise.
 fn read<T: serde::de::DeserializeOwned + Default>(raw: &RawValue) -> T {
     serde_json::from_str(raw.get()).unwrap_or_default()
@@ -436,6 +427,7 @@ impl<'de> Deserialize<'de> for ParsedMetadata {
                 let mut json = String::from("{");
                 let mut meta = Meta::default();
                 let mut entries = Vec::new();
+                let (mut owner_uid, mut owner) = (None, None);
                 while let Some(name) = map.next_key::<String>()? {
                     if name == "managedFields" {
                         entries = map.next_value::<Option<Vec<ManagerEntry>>>()?.unwrap_or_default();
@@ -456,11 +448,16 @@ impl<'de> Deserialize<'de> for ParsedMetadata {
                         "generation" => meta.generation = read(&raw),
                         "deletionTimestamp" => meta.deleting = raw.get() != "null",
                         "finalizers" => meta.finalizers = read(&raw),
-                        "annotations" => meta.steering = Steering::read(raw.get()).map(Arc::new),
-                        "labels" if raw.get().contains(MANAGED_LABEL) => {
-                            meta.managed = read::<BTreeMap<Cow<'_, str>, Option<Arc<str>>>>(&raw)
-                                .remove(MANAGED_LABEL)
-                                .flatten();
+                        "annotations" => {
+                            meta.steering = Steering::read(raw.get()).map(Arc::new);
+                            if raw.get().contains(OWNER_ANNOTATION) {
+                                owner = read::<Texts<'_>>(&raw).remove(OWNER_ANNOTATION).flatten();
+                            }
+                        }
+                        "labels" if raw.get().contains(HOST_PREFIX) => {
+                            let mut labels = read::<Texts<'_>>(&raw);
+                            meta.managed = labels.remove(MANAGED_LABEL).flatten();
+                            owner_uid = labels.remove(OWNER_UID_LABEL).flatten();
                         }
                         "ownerReferences" => {
                             let owners: Vec<OwnerReference> = read(&raw);
@@ -469,7 +466,12 @@ impl<'de> Deserialize<'de> for ParsedMetadata {
                                     uid: owner.uid,
                                     name: owner.name,
                                     kind: owner.kind,
-                                    api_version: owner.api_version,
+                                    group: owner
+                                        .api_version
+                                        .split_once('/')
+                                        .map_or("", |(group, _)| group)
+                                        .into(),
+                                    tracked_in: None,
                                 },
                             );
                         }
@@ -478,6 +480,9 @@ impl<'de> Deserialize<'de> for ParsedMetadata {
                     push_field(&mut json, &name, raw.get());
                 }
                 json.push('}');
+                if let (None, Some(uid), Some(owner)) = (&meta.owner, owner_uid, owner) {
+                    meta.owner = Owner::tracked(uid, &owner);
+                }
                 Ok(ParsedMetadata { json, meta, entries })
             }
         }

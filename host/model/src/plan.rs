@@ -3,6 +3,7 @@
 //! out, or a [`Refusal`] of the whole outcome: a plan is never carried out in part because of what the plugin did.
 
 mod admit;
+mod scope;
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::action::{Event, Failure};
+use crate::grants::Grants;
 use crate::kind::{Kind, Reference};
 use crate::limits::Limits;
 use crate::manifest::Controller;
@@ -55,6 +57,10 @@ pub struct Context<'a> {
     pub deleting: bool,
     /// Limits of the call.
     pub limits: &'a Limits,
+    /// What the administrator allows this plugin beyond its own kinds and namespace.
+    pub grants: &'a Grants,
+    /// Namespaces that the host serves; empty: all.
+    pub namespaces: &'a [String],
 }
 
 /// What will be done, in order. Nothing in it is left to interpretation.
@@ -231,7 +237,9 @@ pub enum RefusalReason {
     Malformed,
     /// A kind that the manifest does not declare for this.
     KindNotDeclared,
-    /// A namespace other than the primary's.
+    /// A kind that only a grant allows.
+    KindNotGranted,
+    /// A namespace other than the primary's, without a grant.
     NamespaceNotGranted,
     /// A field or option that a plugin may not set.
     NotAllowed,
@@ -247,6 +255,7 @@ impl RefusalReason {
         match self {
             Self::Malformed => "Malformed",
             Self::KindNotDeclared => "KindNotDeclared",
+            Self::KindNotGranted => "KindNotGranted",
             Self::NamespaceNotGranted => "NamespaceNotGranted",
             Self::NotAllowed => "NotAllowed",
             Self::TooMuch => "TooMuch",

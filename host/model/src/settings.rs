@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::grants::Grants;
 use crate::limits::Limits;
 
 /// Everything that may stand in `NAME.yaml`. Unknown or wrong keys are refused by name.
@@ -21,6 +22,8 @@ pub struct Settings {
     pub resync_seconds: Option<u64>,
     /// Whether actions are carried out.
     pub mode: Mode,
+    /// What the plugin may do beyond its own kinds in the namespace of its primary.
+    pub grants: Grants,
 }
 
 /// Pace of retries of one key.
@@ -63,6 +66,7 @@ impl Default for Settings {
             backoff: BackoffSettings::default(),
             resync_seconds: None,
             mode: Mode::default(),
+            grants: Grants::default(),
         }
     }
 }
@@ -87,6 +91,7 @@ impl Settings {
             return Err("config: must be a mapping".to_owned());
         }
         self.limits.check()?;
+        self.grants.check_form()?;
         if !(1..=100).contains(&self.concurrency) {
             return Err(format!(
                 "concurrency: {} is out of bounds, 1 to 100 would be right",
@@ -114,6 +119,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::Kind;
 
     #[test]
     fn empty_text_means_the_defaults() {
@@ -138,6 +144,11 @@ mod tests {
         assert_eq!(settings.config["a"], 1);
         assert_eq!(settings.limits, Limits { cpu_ms: 20, ..Limits::default() });
         assert_eq!(settings.mode, Mode::Paused);
+        let settings =
+            Settings::parse("grants:\n- kind: ConfigMap\n  namespaces: [team-a]\n- kind: Namespace\n")
+                .unwrap();
+        assert!(settings.grants.admit(&Kind::new("", "v1", "ConfigMap"), "team-a"));
+        assert!(settings.grants.names(&Kind::new("", "v1", "Namespace")));
     }
 
     #[test]
@@ -150,6 +161,10 @@ mod tests {
             ("backoff: {baseMs: 100, capMs: 5}", "backoff.capMs"),
             ("mode: sometimes", "sometimes"),
             ("config: [1]", "config: must be a mapping"),
+            ("grants: [{kind: configmaps}]", "`configmaps` is no kind"),
+            ("grants: [{kind: Deployment.}]", "`Deployment.` is no kind"),
+            ("grants: [{kind: Pod, namespaces: [A b]}]", "grants[0].namespaces: `A b`"),
+            ("grants: [{kind: Pod, namespace: a}]", "`namespace`"),
             ("config: {a: 1\nmode", "line"),
         ] {
             let error = Settings::parse(yaml).unwrap_err().to_string();

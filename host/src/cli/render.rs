@@ -172,6 +172,8 @@ fn admit(outcome: &Outcome, plugin: &Plugin, scene: &Scene<'_>) -> Result<Plan, 
         related: &related,
         deleting: scene.deleting,
         limits: &plugin.artifact.settings.limits,
+        grants: &plugin.artifact.settings.grants,
+        namespaces: &[],
     };
     plan::admit(outcome.clone(), &context)
 }

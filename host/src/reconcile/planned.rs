@@ -117,7 +117,7 @@ impl Pass {
         let rehearsal = Arc::new(Rehearsal::new(primary.meta().namespace.as_deref()));
         let applier = self.applier.rehearsing(&rehearsal, &snapshot.children);
         let controller = self.manifest_controller();
-        let finalizer = controller.finalizer.as_deref();
+        let finalizer = controller.guard();
         if let Some(finalizer) = finalizer.filter(|_| !primary.meta().deleting) {
             finalizer::ensure(applier.writer(), &controller.primary, primary, finalizer).await?;
         }
@@ -143,7 +143,7 @@ impl Pass {
             primary = self.annotate(&primary, &[(PLAN_ANNOTATION, Some(&plan.text))], ended).await?;
         }
         let controller = self.manifest_controller();
-        if let Some(finalizer) = controller.finalizer.as_deref().filter(|_| !primary.meta().deleting) {
+        if let Some(finalizer) = controller.guard().filter(|_| !primary.meta().deleting) {
             let writer = self.applier.writer();
             let put = finalizer::ensure(writer, &controller.primary, &primary, finalizer).await?;
             primary = put.map_or(primary, |object| self.take_response(object, ended));

@@ -12,4 +12,5 @@ mod quiet;
 mod rollout;
 mod secrets;
 mod statuses;
+mod tracked;
 mod world;

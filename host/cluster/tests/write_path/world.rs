@@ -8,6 +8,7 @@ use pilothouse_cluster::apply::{Applier, ApplyContext, Report, Sink, WriteResult
 use pilothouse_cluster::write::{AlwaysOpen, Verb, Writer};
 use pilothouse_harness::{ControlPlane, eventually};
 use pilothouse_model::action::{Action, Apply, Deletion, Outcome, RejectReason, TargetPatch};
+use pilothouse_model::grants::Grants;
 use pilothouse_model::kind::{Kind, Reference};
 use pilothouse_model::limits::Limits;
 use pilothouse_model::manifest::{Manifest, Resource, Scope};
@@ -32,6 +33,8 @@ pub(crate) struct World {
     pub(crate) responses: Responses,
     /// The primary is being deleted.
     pub(crate) deleting: bool,
+    /// `RoleBinding` is a kind that needs one.
+    pub(crate) grants: Grants,
     manifest: Value,
 }
 
@@ -73,7 +76,11 @@ fn resources() -> Vec<Resource> {
         ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
         ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
     ];
-    all.into_iter().map(|(api_version, kind, plural)| resource(api_version, kind, plural)).collect()
+    let mut all: Vec<_> =
+        all.into_iter().map(|(api_version, kind, plural)| resource(api_version, kind, plural)).collect();
+    let cluster_role = resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles");
+    all.push(Resource { scope: Scope::Cluster, ..cluster_role });
+    all
 }
 
 impl World {
@@ -104,6 +111,8 @@ impl World {
             primary: Object::from_value(&primary).unwrap(),
             responses: Responses::default(),
             deleting: false,
+            grants: serde_json::from_value(json!([{"kind": "RoleBinding.rbac.authorization.k8s.io"}]))
+                .unwrap(),
             manifest,
         };
         world.primary = Object::from_value(&world.create(&primary).await).unwrap();
@@ -122,6 +131,13 @@ impl World {
         }
     }
 
+    /// The manifest says so of this child.
+    pub(crate) fn declare_of(&mut self, kind: &str, field: &str, value: &Value) {
+        let children = self.manifest["controllers"][0]["children"].as_array_mut().unwrap();
+        let child = children.iter_mut().find(|child| child["resource"]["kind"] == kind).unwrap();
+        child[field] = value.clone();
+    }
+
     pub(crate) fn plan(&self, actions: Vec<Action>, children: &[Arc<Object>]) -> Plan {
         let manifest = Manifest::parse(&self.manifest.to_string()).unwrap();
         let cx = plan::Context {
@@ -132,6 +148,8 @@ impl World {
             related: &[],
             deleting: self.deleting,
             limits: &Limits::default(),
+            grants: &self.grants,
+            namespaces: &[],
         };
         plan::admit(Outcome { actions, failure: None }, &cx).unwrap()
     }
@@ -158,11 +176,11 @@ impl World {
         applier.apply(&plan, cx).await
     }
 
-    /// Children as watches show them: with our label, controlled by the primary, of managedFields our own entry.
+    /// Children as watches show them: with our label, of the primary, of managedFields our own entry.
     pub(crate) async fn children(&self) -> Vec<Arc<Object>> {
         let mut children = Vec::new();
         for resource in resources() {
-            let path = format!("{}?labelSelector={MANAGED_LABEL}%3D{PLUGIN}", self.path(&resource, None));
+            let path = format!("{}?labelSelector={MANAGED_LABEL}%3D{PLUGIN}", path_of(&resource, None, None));
             let list: Value = self.request("GET", &path, &Value::Null).await.unwrap();
             for item in list["items"].as_array().unwrap() {
                 let mut object: Object = serde_json::from_value(item.clone()).unwrap();
@@ -177,11 +195,7 @@ impl World {
     }
 
     fn path(&self, resource: &Resource, name: Option<&str>) -> String {
-        let Resource { group, version, plural, .. } = resource;
-        let root =
-            if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-        let name = name.map(|name| format!("/{name}")).unwrap_or_default();
-        format!("{root}/namespaces/{}/{plural}{name}", self.namespace)
+        path_of(resource, Some(&self.namespace), name)
     }
 
     /// A request as somebody else.
@@ -194,7 +208,12 @@ impl World {
     }
 
     pub(crate) async fn get(&self, kind: &str, name: &str) -> Option<Value> {
-        match self.request("GET", &self.path(&by_kind(kind), Some(name)), &Value::Null).await {
+        self.get_in(&self.namespace, kind, name).await
+    }
+
+    pub(crate) async fn get_in(&self, namespace: &str, kind: &str, name: &str) -> Option<Value> {
+        let path = path_of(&by_kind(kind), Some(namespace), Some(name));
+        match self.request("GET", &path, &Value::Null).await {
             Ok(object) => Some(object),
             Err(kube::Error::Api(status)) if status.code == 404 => None,
             Err(error) => panic!("{error}"),
@@ -212,10 +231,19 @@ impl World {
         self.request("POST", &path, object).await.unwrap()
     }
 
+    pub(crate) async fn create_in(&self, namespace: &str, object: &Value) -> Value {
+        let path = path_of(&by_kind(object["kind"].as_str().unwrap()), Some(namespace), None);
+        self.request("POST", &format!("{path}?fieldManager=kubectl-create"), object).await.unwrap()
+    }
+
     /// Somebody else edits an object.
     pub(crate) async fn edit(&self, kind: &str, name: &str, patch: &Value) -> Value {
-        let path = format!("{}?fieldManager=kubectl-edit", self.path(&by_kind(kind), Some(name)));
-        self.request("PATCH", &path, patch).await.unwrap()
+        self.edit_in(&self.namespace, kind, name, patch).await
+    }
+
+    pub(crate) async fn edit_in(&self, namespace: &str, kind: &str, name: &str, patch: &Value) -> Value {
+        let path = path_of(&by_kind(kind), Some(namespace), Some(name));
+        self.request("PATCH", &format!("{path}?fieldManager=kubectl-edit"), patch).await.unwrap()
     }
 
     pub(crate) async fn edit_subresource(&self, kind: &str, name: &str, subresource: &str, patch: &Value) {
@@ -225,9 +253,14 @@ impl World {
 
     /// Somebody else deletes an object; waits until it is gone.
     pub(crate) async fn delete(&self, kind: &str, name: &str) {
-        let path = self.path(&by_kind(kind), Some(name));
+        self.delete_in(&self.namespace, kind, name).await;
+    }
+
+    pub(crate) async fn delete_in(&self, namespace: &str, kind: &str, name: &str) {
+        let path = path_of(&by_kind(kind), Some(namespace), Some(name));
         self.request("DELETE", &path, &Value::Null).await.unwrap();
-        eventually(DEADLINE, "the object to go", || async { self.get(kind, name).await.is_none() }).await;
+        let gone = async || self.get_in(namespace, kind, name).await.is_none();
+        eventually(DEADLINE, "the object to go", gone).await;
     }
 
     pub(crate) fn spent(&self) -> Spent {
@@ -243,6 +276,16 @@ impl World {
         });
         now
     }
+}
+
+/// Without a namespace: of all.
+fn path_of(resource: &Resource, namespace: Option<&str>, name: Option<&str>) -> String {
+    let Resource { group, version, plural, scope, .. } = resource;
+    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+    let namespace = namespace.filter(|_| *scope == Scope::Namespaced);
+    let namespace = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
+    let name = name.map(|name| format!("/{name}")).unwrap_or_default();
+    format!("{root}{namespace}/{plural}{name}")
 }
 
 pub(crate) fn spent(writer: &Writer) -> Spent {

@@ -1,10 +1,12 @@
 //! The checks behind [`admit`], one function for each action.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::scope::{Use, namespace_for};
 use super::{
     CONTAINERS_MAX, Context, EVENT_MESSAGE_BYTES_MAX, EVENTS_MAX, LOOK_UPS_MAX, LookUp, OnImmutable,
     Operation, Plan, Propagation, REQUEUE_MS_MAX, REQUEUE_MS_MIN, Refusal, RefusalReason, Rollout,
@@ -13,12 +15,14 @@ use super::{
 use crate::action::{Action, Apply, Deletion, Event, Outcome, Query, SecretTemplate, TargetPatch};
 use crate::kind::{Kind, Reference};
 use crate::manifest::{Child, Scope, TargetVerb};
-use crate::names::{BLANKED_ANNOTATION, MANAGED_LABEL};
+use crate::names::{BLANKED_ANNOTATION, MANAGED_LABEL, OWNER_ANNOTATION, OWNER_UID_LABEL, PLUGIN_LABEL};
+use crate::object::Object;
+use crate::owner;
 use crate::secret;
 use crate::selector::Selector;
 use crate::update::{Method, UpdateStrategy};
 
-type Refused = (RefusalReason, String);
+pub(super) type Refused = (RefusalReason, String);
 
 /// Checks an outcome and makes the plan of it.
 pub fn admit(outcome: Outcome, cx: &Context<'_>) -> Result<Plan, Refusal> {
@@ -247,17 +251,18 @@ fn own_child(object: &mut Value, child: &Child, cx: &Context<'_>) -> Result<Refe
             return Err((RefusalReason::Malformed, "object.metadata.namespace: is no text".to_owned()));
         }
     };
-    let namespace = namespace_for(&kind, child.resource.scope, namespace, cx)?;
+    let what = Use::Own(child.namespaces);
+    let namespace = namespace_for(&kind, child.resource.scope, namespace, what, cx)?;
     match &namespace {
         Some(namespace) => metadata.insert("namespace".to_owned(), Value::String(namespace.clone())),
         None => metadata.remove("namespace"),
     };
-    if let Some(labels) = metadata.get("labels")
-        && !labels.is_object()
-        && !labels.is_null()
-    {
-        return Err((RefusalReason::Malformed, "object.metadata.labels: is no mapping".to_owned()));
+    for field in ["labels", "annotations"] {
+        if metadata.get(field).is_some_and(|map| !map.is_object() && !map.is_null()) {
+            return Err((RefusalReason::Malformed, format!("object.metadata.{field}: is no mapping")));
+        }
     }
+    check_tags(metadata, "object.metadata")?;
     if metadata.get("annotations").is_some_and(|all| all.get(BLANKED_ANNOTATION).is_some()) {
         let problem = format!(
             "object.metadata.annotations: `{BLANKED_ANNOTATION}` marks a Secret without its values, which would be overwritten: generate-secret keeps them"
@@ -278,18 +283,25 @@ fn own_child(object: &mut Value, child: &Child, cx: &Context<'_>) -> Result<Refe
         metadata.insert("labels".to_owned(), json!({}));
     }
     metadata["labels"][MANAGED_LABEL] = Value::String(cx.plugin.to_string());
-    metadata.insert(
-        "ownerReferences".to_owned(),
-        json!([{
-            "apiVersion": cx.primary.kind().api_version(),
-            "kind": cx.primary.kind().kind,
-            "name": &*primary.name,
-            "uid": &*primary.uid,
-            "controller": true,
-            "blockOwnerDeletion": true
-        }]),
-    );
+    owner::tie(metadata, namespace.as_deref(), cx.primary);
     Ok(Reference { kind, namespace, name, uid: None })
+}
+
+/// Labels and annotations by which the host tells whose an object is. Of another value they would give it away, or make
+/// a plugin of a ConfigMap.
+const HOST_TAGS: [&str; 3] = [OWNER_UID_LABEL, OWNER_ANNOTATION, PLUGIN_LABEL];
+
+fn check_tags(metadata: &Map<String, Value>, path: &str) -> Result<(), Refused> {
+    for field in ["labels", "annotations"] {
+        let map = metadata.get(field).and_then(Value::as_object);
+        if let Some(tag) = HOST_TAGS.iter().find(|tag| map.is_some_and(|map| map.contains_key(**tag))) {
+            return Err((
+                RefusalReason::NotAllowed,
+                format!("{path}.{field}: `{tag}` is the host's to write"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 #[derive(Deserialize)]
@@ -357,14 +369,23 @@ fn admit_deletion(index: u32, deletion: Deletion, cx: &Context<'_>) -> Result<Op
     };
     // What it only reads, a plugin must not delete because it owns others of that kind.
     let related = if foreign.is_some() { cx.related } else { &[] };
-    target.namespace = namespace_for(&target.kind, resource.scope, target.namespace.take(), cx)?;
-    let seen = cx.children.iter().chain(related).find(|object| {
+    let is_it = |object: &&Arc<Object>, namespace: Option<&str>| {
         let meta = object.meta();
-        object.kind() == &target.kind
-            && *meta.name == *target.name
-            && meta.namespace.as_deref() == target.namespace.as_deref()
+        object.kind() == &target.kind && *meta.name == *target.name && meta.namespace.as_deref() == namespace
+    };
+    let asked = target.namespace.take().or_else(|| match resource.scope {
+        Scope::Namespaced => cx.primary.meta().namespace.as_deref().map(str::to_owned),
+        Scope::Cluster => None,
     });
+    // What it owns it may delete wherever that is, also when a grant was taken back.
+    let own = cx.children.iter().find(|object| is_it(object, asked.as_deref()));
+    let namespace = match own {
+        Some(_) => asked,
+        None => namespace_for(&target.kind, resource.scope, asked, Use::Change, cx)?,
+    };
+    let seen = own.or_else(|| related.iter().find(|object| is_it(object, namespace.as_deref())));
     let Some(seen) = seen else { return Ok(None) };
+    target.namespace = namespace;
     if target.uid.is_none() {
         target.uid = Some(seen.meta().uid.to_string());
     }
@@ -397,7 +418,8 @@ fn admit_patch(index: u32, asked: TargetPatch, cx: &Context<'_>) -> Result<Write
     };
     check_name(&target.name)
         .map_err(|problem| (RefusalReason::Malformed, format!("target.name: {problem}")))?;
-    target.namespace = namespace_for(&target.kind, declared.resource.scope, target.namespace.take(), cx)?;
+    let namespace = target.namespace.take();
+    target.namespace = namespace_for(&target.kind, declared.resource.scope, namespace, Use::Change, cx)?;
     let patch: Value = serde_json::from_str(&asked.patch)
         .map_err(|error| (RefusalReason::Malformed, format!("patch: {error}")))?;
     let Some(fields) = patch.as_object() else {
@@ -410,6 +432,12 @@ fn admit_patch(index: u32, asked: TargetPatch, cx: &Context<'_>) -> Result<Write
         if !allowed {
             let problem = "patch.metadata: only labels and annotations may be changed";
             return Err((RefusalReason::NotAllowed, problem.to_owned()));
+        }
+        let metadata = metadata.as_object().cloned().unwrap_or_default();
+        check_tags(&metadata, "patch.metadata")?;
+        if metadata.get("labels").is_some_and(|labels| labels.get(MANAGED_LABEL).is_some()) {
+            let problem = format!("patch.metadata.labels: `{MANAGED_LABEL}` is the host's to write");
+            return Err((RefusalReason::NotAllowed, problem));
         }
     }
     let operation = Operation::Patch { patch, subresource: options.subresource };
@@ -485,7 +513,7 @@ fn admit_look_up(query: Query, cx: &Context<'_>) -> Result<LookUp, Refused> {
         Selector::parse(text)
             .map_err(|error| (RefusalReason::Malformed, format!("options.labelSelector: {error}")))?;
     }
-    let namespace = namespace_for(&query.kind, declared.resource.scope, query.namespace, cx)?;
+    let namespace = namespace_for(&query.kind, declared.resource.scope, query.namespace, Use::Read, cx)?;
     Ok(LookUp {
         id: query.id,
         kind: query.kind,
@@ -506,39 +534,6 @@ fn not_declared(kind: &Kind, list: &str, cx: &Context<'_>) -> Refused {
     (RefusalReason::KindNotDeclared, problem)
 }
 
-/// The namespace in which an action of this plugin takes place.
-fn namespace_for(
-    kind: &Kind,
-    scope: Scope,
-    asked: Option<String>,
-    cx: &Context<'_>,
-) -> Result<Option<String>, Refused> {
-    let own = cx.primary.meta().namespace.as_deref();
-    let refuse = |problem: String| Err((RefusalReason::NamespaceNotGranted, problem));
-    match (scope, asked) {
-        (Scope::Cluster, Some(namespace)) => {
-            refuse(format!("{kind} is cluster-scoped, yet namespace `{}` is named", clip(&namespace, 63)))
-        }
-        (Scope::Cluster, None) => match own {
-            None => Ok(None),
-            Some(_) => refuse(format!("{kind} is cluster-scoped, outside the namespace of the primary")),
-        },
-        (Scope::Namespaced, asked) => match (asked, own) {
-            (Some(asked), Some(own)) if asked == own => Ok(Some(asked)),
-            (None, Some(own)) => Ok(Some(own.to_owned())),
-            (Some(asked), Some(own)) => {
-                let asked = clip(&asked, 63).to_owned();
-                refuse(format!("namespace `{asked}` is not that of the primary, `{own}`"))
-            }
-            (Some(asked), None) => match check_name(&asked) {
-                Ok(()) => Ok(Some(asked)),
-                Err(problem) => Err((RefusalReason::Malformed, format!("namespace: {problem}"))),
-            },
-            (None, None) => refuse(format!("{kind} needs a namespace, as its primary has none")),
-        },
-    }
-}
-
 fn kind_of(object: &Value) -> Result<Kind, Refused> {
     let field = |name: &str| match object.get(name).and_then(Value::as_str) {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
@@ -548,7 +543,7 @@ fn kind_of(object: &Value) -> Result<Kind, Refused> {
 }
 
 /// Names as the API server's paths take them; what more a kind wants, the API server says.
-fn check_name(name: &str) -> Result<(), String> {
+pub(super) fn check_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > 253 || name == "." || name == ".." || name.contains(['/', '%']) {
         return Err(format!("`{}` is not a name", clip(name, 253)));
     }

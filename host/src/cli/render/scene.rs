@@ -206,7 +206,9 @@ fn primary(
         }
     }
     let deleting = !metadata["deletionTimestamp"].is_null();
-    if let Some(finalizer) = &controller.finalizer {
+    // The host's own is there for what the host cleans up; no pass sees the end of such an object.
+    let finalizer = if deleting { controller.finalizer.as_deref() } else { controller.guard() };
+    if let Some(finalizer) = finalizer {
         let has_it = metadata["finalizers"].as_array().is_some_and(|all| all.contains(&json!(finalizer)));
         if deleting && !has_it {
             return Err(left_to_garbage_collection(
@@ -278,15 +280,18 @@ fn related(
 
 fn owns(primary: &Object, object: &Object, document: &Document, sole: bool) -> Result<bool, Exit> {
     let meta = primary.meta();
-    if meta.namespace.is_some() && meta.namespace != object.meta().namespace {
+    // Where no owner reference reaches, a label and an annotation may.
+    let owner = &object.meta().owner;
+    let tracked_in = owner.as_ref().and_then(|owner| owner.tracked_in.clone());
+    if meta.namespace.is_some() && meta.namespace != tracked_in.or(object.meta().namespace.clone()) {
         return Ok(false);
     }
-    match &object.meta().owner {
+    match owner {
         // The primary's uid is made up if its file has none; then its kind and name have to do.
         Some(owner) => Ok(owner.uid == meta.uid
             || (meta.resource_version == 0
                 && *owner.kind == *primary.kind().kind
-                && *owner.api_version == *primary.kind().api_version()
+                && *owner.group == *primary.kind().group
                 && owner.name == meta.name)),
         None if sole => Ok(true),
         None => Err(Exit::bad_input(format!(

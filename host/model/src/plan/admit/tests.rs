@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::action::{Alphabet, Extension, RandomKey, Severity};
+use crate::grants::Grants;
 use crate::limits::Limits;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Namespaces};
 use crate::object::Object;
 
 struct Case {
@@ -13,6 +14,8 @@ struct Case {
     related: Vec<Arc<Object>>,
     limits: Limits,
     deleting: bool,
+    grants: Grants,
+    namespaces: Vec<String>,
 }
 
 impl Case {
@@ -45,6 +48,8 @@ impl Case {
             related: Vec::new(),
             limits: Limits::default(),
             deleting: false,
+            grants: Grants::default(),
+            namespaces: Vec::new(),
         }
     }
 
@@ -57,6 +62,8 @@ impl Case {
             related: &self.related,
             deleting: self.deleting,
             limits: &self.limits,
+            grants: &self.grants,
+            namespaces: &self.namespaces,
         };
         admit(Outcome { actions, failure: None }, &cx)
     }
@@ -373,4 +380,104 @@ fn on_delete_is_create_only() {
         serde_json::from_value(json!({"method": "OnDelete"})).unwrap();
     let plan = case.admit(vec![apply(config_map(json!({"name": "a"})), r#"{"createOnly": false}"#)]).unwrap();
     assert!(matches!(plan.writes[0].operation, Operation::Apply { create_only: true, .. }));
+}
+
+/// A case in which children may be in other namespaces, as far as the manifest says and these grants allow.
+fn wide(grants: &Value) -> Case {
+    let mut case = Case::new();
+    case.grants = serde_json::from_value(grants.clone()).unwrap();
+    let controller = &mut case.manifest.controllers[0];
+    controller.children[0].namespaces = Namespaces::Any;
+    let role = json!({"resource": {"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRole",
+        "plural": "clusterroles", "scope": "Cluster"}});
+    controller.children.push(serde_json::from_value(role).unwrap());
+    case
+}
+
+fn far(namespace: &str) -> Action {
+    apply(config_map(json!({"name": "c", "namespace": namespace})), "")
+}
+
+fn cluster_role() -> Action {
+    let object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}});
+    apply(object, "")
+}
+
+#[test]
+fn cr_675_what_no_owner_reference_reaches_is_refused_or_tracked() {
+    use RefusalReason::{KindNotGranted, NamespaceNotGranted};
+    wide(&json!([])).refuses(far("team-a"), NamespaceNotGranted, "`grants` in the plugin's settings");
+    wide(&json!([])).refuses(cluster_role(), KindNotGranted, "`grants` in the plugin's settings");
+    let grants = json!([{"kind": "ConfigMap", "namespaces": ["team-a"]}, {"kind": "ClusterRole.rbac.authorization.k8s.io"}]);
+    let mut case = wide(&grants);
+    case.refuses(far("team-b"), NamespaceNotGranted, "namespace `team-b` is not that of the primary, `shop`");
+    let plan = case.admit(vec![far("team-a"), cluster_role(), far("shop")]).unwrap();
+    let metadata = |at: usize| match &plan.writes[at].operation {
+        Operation::Apply { object, .. } => object["metadata"].clone(),
+        other => panic!("{other:?}"),
+    };
+    let tags = json!({MANAGED_LABEL: "web", OWNER_UID_LABEL: "u-1"});
+    let annotations = json!({OWNER_ANNOTATION: "Web.example.com/shop/a"});
+    assert_eq!(
+        metadata(0),
+        json!({"name": "c", "namespace": "team-a", "labels": tags, "annotations": annotations})
+    );
+    assert_eq!(metadata(1), json!({"name": "r", "labels": tags, "annotations": annotations}));
+    assert!(
+        metadata(2)["ownerReferences"].is_array() && metadata(2)["labels"].get(OWNER_UID_LABEL).is_none()
+    );
+
+    case.namespaces = vec!["shop".to_owned()];
+    case.refuses(far("team-a"), NamespaceNotGranted, "the host does not serve it");
+    case.manifest.controllers[0].children[0].namespaces = Namespaces::Own;
+    case.refuses(far("team-a"), NamespaceNotGranted, "does not say `namespaces: any`");
+}
+
+#[test]
+fn a_primary_without_a_namespace_reaches_those_that_are_granted() {
+    use RefusalReason::NamespaceNotGranted;
+    let mut case = wide(&json!([{"kind": "ConfigMap", "namespaces": ["*"]}]));
+    case.manifest.controllers[0].children[0].namespaces = Namespaces::Own;
+    let primary =
+        json!({"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": "a", "uid": "u-1"}});
+    case.primary = Object::from_value(&primary).unwrap();
+    let plan = case.admit(vec![far("team-a")]).unwrap();
+    let Operation::Apply { object, .. } = &plan.writes[0].operation else { panic!("{plan:?}") };
+    assert!(object["metadata"]["ownerReferences"].is_array(), "the garbage collector knows this one");
+    case.refuses(apply(config_map(json!({"name": "c"})), ""), NamespaceNotGranted, "needs a namespace");
+    case.namespaces = vec!["team-b".to_owned()];
+    case.refuses(far("team-a"), NamespaceNotGranted, "the host does not serve it");
+    case.grants = Grants::default();
+    case.refuses(far("team-b"), NamespaceNotGranted, "do not allow it for ConfigMap.v1");
+}
+
+#[test]
+fn what_it_owns_it_may_delete_when_the_grant_is_gone() {
+    let mut case = wide(&json!([]));
+    let child = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "team-a", "uid": "u-3"}});
+    case.children.push(Arc::new(Object::from_value(&child).unwrap()));
+    let delete = |name: &str| {
+        let target = Reference { namespace: Some("team-a".to_owned()), ..reference("ConfigMap", name) };
+        Action::Delete(Deletion { target, options: String::new() })
+    };
+    let plan = case.admit(vec![delete("c")]).unwrap();
+    assert_eq!(plan.writes[0].target.to_string(), "ConfigMap.v1 team-a/c");
+    case.refuses(delete("d"), RefusalReason::NamespaceNotGranted, "team-a");
+}
+
+#[test]
+fn a_plugin_does_not_say_whose_an_object_is() {
+    let case = Case::new();
+    for (field, tag) in
+        [("labels", OWNER_UID_LABEL), ("labels", PLUGIN_LABEL), ("annotations", OWNER_ANNOTATION)]
+    {
+        let child = config_map(json!({"name": "a", field: {tag: "x"}}));
+        case.refuses(apply(child, ""), RefusalReason::NotAllowed, tag);
+        let patch = TargetPatch {
+            target: reference("Service", "s"),
+            patch: json!({"metadata": {field: {tag: "x"}}}).to_string(),
+            options: String::new(),
+        };
+        case.refuses(Action::PatchTarget(patch), RefusalReason::NotAllowed, tag);
+    }
 }
