@@ -1,5 +1,5 @@
 //! The log on stderr: one line for each event, as text or as JSON, with the time in RFC 3339 and the fields of the pass
-//! that it belongs to (`plugin`, `kind`, `key`, `generation`).
+//! that it belongs to (`plugin`, `kind`, `key`, `generation`): in JSON the innermost span is `span`, all are `spans`.
 //!
 //! `PILOTHOUSE_LOG` says what is logged, in the directives of `RUST_LOG`; `info` by default: transitions. `debug` has a
 //! line for each pass that failed. Values of Secrets are in none.
@@ -8,35 +8,81 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{self, PanicHookInfo};
 
 use pilothouse_cluster::LOG_DIRECTIVES;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::FmtSpan;
-use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
+use tokio::runtime::Handle;
+use tracing::Subscriber;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::cli::run::LogFormat;
 
-/// Logs from now on, panics as well.
-pub(crate) fn start(format: LogFormat) {
-    let wanted = std::env::var("PILOTHOUSE_LOG").unwrap_or_else(|_| "info".to_owned());
-    let filter = EnvFilter::builder().parse_lossy(format!("{wanted},{LOG_DIRECTIVES}"));
-    tracing::subscriber::set_global_default(subscriber(format, filter, std::io::stderr))
-        .unwrap_or_else(|error| eprintln!("the log cannot be started: {error}"));
-    panic::set_hook(Box::new(log_panic));
+/// What must be finished when the host ends.
+pub(crate) struct Log(Option<Finish>);
+
+type Finish = Box<dyn FnOnce()>;
+
+impl Log {
+    /// Logs from now on, panics as well. With the feature `otel`, traces are sent by this runtime if the environment
+    /// says where to.
+    pub(crate) fn start(format: LogFormat, runtime: &Handle) -> Self {
+        let wanted = std::env::var("PILOTHOUSE_LOG").unwrap_or_else(|_| "info".to_owned());
+        let filter = EnvFilter::builder().parse_lossy(format!("{wanted},{LOG_DIRECTIVES}"));
+        let registry = Registry::default().with(lines(format, filter, std::io::stderr));
+        let finish = start_with(registry, runtime);
+        panic::set_hook(Box::new(log_panic));
+        Self(finish)
+    }
+
+    /// Sends the traces that wait, for a few seconds at most. Not to be called on the runtime.
+    pub(crate) fn finish(self) {
+        if let Some(finish) = self.0 {
+            finish();
+        }
+    }
 }
 
-type AnySubscriber = Box<dyn tracing::Subscriber + Send + Sync>;
+#[cfg(feature = "otel")]
+fn start_with<S: Traceable>(registry: S, runtime: &Handle) -> Option<Finish> {
+    match pilothouse_telemetry::layer(runtime.clone()) {
+        Ok(Some((traces, telemetry))) => {
+            registry.with(traces).init();
+            Some(Box::new(move || telemetry.finish()))
+        }
+        Ok(None) => {
+            registry.init();
+            None
+        }
+        Err(problem) => {
+            registry.init();
+            tracing::error!("no traces are sent: {problem}");
+            None
+        }
+    }
+}
 
-fn subscriber<W>(format: LogFormat, filter: EnvFilter, writer: W) -> AnySubscriber
+#[cfg(not(feature = "otel"))]
+fn start_with<S: Traceable>(registry: S, _: &Handle) -> Option<Finish> {
+    registry.init();
+    None
+}
+
+/// Where spans can be looked up.
+trait Traceable: Subscriber + Send + Sync + for<'span> LookupSpan<'span> + Sized {}
+impl<S: Subscriber + Send + Sync + for<'span> LookupSpan<'span>> Traceable for S {}
+
+/// The lines of the log.
+fn lines<S: Traceable, W>(format: LogFormat, filter: EnvFilter, writer: W) -> impl Layer<S> + Send + Sync
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let log = SubscriberBuilder::default()
-        .with_env_filter(filter)
-        .with_span_events(FmtSpan::NONE)
-        .with_writer(writer);
-    match format {
-        LogFormat::Text => Box::new(log.with_ansi(false).finish()),
-        LogFormat::Json => Box::new(log.json().flatten_event(true).with_span_list(false).finish()),
-    }
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer);
+    let lines: Box<dyn Layer<S> + Send + Sync> = match format {
+        LogFormat::Text => Box::new(lines.with_ansi(false)),
+        LogFormat::Json => Box::new(lines.json().flatten_event(true)),
+    };
+    lines.with_filter(filter)
 }
 
 /// A panic is a bug of the host and one line like any other: std's own words would be several, and no JSON.
@@ -86,8 +132,8 @@ mod tests {
     fn logged(format: LogFormat, work: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();
-        let subscriber = subscriber(format, EnvFilter::new("info"), move || writer.clone());
-        tracing::subscriber::with_default(subscriber, work);
+        let lines_of_test = super::lines(format, EnvFilter::new("info"), move || writer.clone());
+        tracing::subscriber::with_default(Registry::default().with(lines_of_test), work);
         let bytes = lines.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         String::from_utf8(bytes).unwrap()
     }

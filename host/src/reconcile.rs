@@ -18,6 +18,7 @@ use pilothouse_model::object::Object;
 use pilothouse_model::plan::{self, LOOK_UP_ROUNDS_MAX, Plan};
 use pilothouse_model::settings::Mode;
 use pilothouse_sandbox::{CallError, Level, LogLine, Sandbox};
+use tracing::Instrument as _;
 
 use crate::metrics::controller::ControllerMetrics;
 use crate::plugins::LivePlugin;
@@ -196,7 +197,8 @@ impl Pass {
         let seed = seed();
         for _ in 0..=LOOK_UP_ROUNDS_MAX {
             let request = Arc::new(snapshot.request(deleting, &self.plugin.config, now, seed, last));
-            let reply = self.sandbox.reconcile(&self.plugin.prepared, limits, request).await;
+            let call = self.sandbox.reconcile(&self.plugin.prepared, limits, request);
+            let reply = call.instrument(tracing::debug_span!("call")).await;
             self.metrics.call(&reply.usage);
             log_lines(&reply.logs, reply.usage.log_lines_dropped);
             let outcome = match reply.result {
@@ -261,7 +263,8 @@ impl Pass {
             related: &related,
             sink: &*self.view,
         };
-        let report = self.applier.apply(&plan, cx).await;
+        let apply = self.applier.apply(&plan, cx);
+        let report = apply.instrument(tracing::debug_span!("apply", writes = plan.writes.len())).await;
         ended.written.extend(report.written_versions());
         ended.rejected = report.rejected().cloned().collect();
         self.count_writes(&report);

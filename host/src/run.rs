@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::run::RunConfig;
-use crate::log;
+use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::plugins::Loader;
 use crate::serve::{self, Health};
@@ -54,13 +54,14 @@ pub(crate) enum RunError {
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(config: RunConfig) -> Result<(), RunError> {
     limit_arenas();
-    log::start(config.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("starting the runtime's threads")
         .map_err(RunError::Failed)?;
+    let log = Log::start(config.log_format, runtime.handle());
     let done = runtime.block_on(host(config));
+    log.finish();
     // A compilation that still runs is a thread of the runtime: its child process has a deadline of its own.
     runtime.shutdown_timeout(Duration::from_secs(1));
     done

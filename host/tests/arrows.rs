@@ -45,9 +45,16 @@ fn no_arrow_between_crates_has_turned() {
     }
     assert_eq!(
         knows("pilothouse"),
-        ["pilothouse-cluster", "pilothouse-fetch", "pilothouse-model", "pilothouse-sandbox"],
+        [
+            "pilothouse-cluster",
+            "pilothouse-fetch",
+            "pilothouse-model",
+            "pilothouse-sandbox",
+            "pilothouse-telemetry",
+        ],
         "only the host sees all"
     );
+    assert_eq!(knows("pilothouse-telemetry"), [""; 0], "traces know no Kubernetes");
     assert_eq!(knows("pilothouse-sdk"), [""; 0], "the SDK stands alone, as authors take it");
     for plugin in ["config-map", "postgres-cluster"] {
         assert_eq!(knows(plugin), ["pilothouse-sdk"], "plugin {plugin} knows the SDK alone");

@@ -16,6 +16,7 @@ use pilothouse_model::manifest::{Resource, Scope};
 use pilothouse_model::object::Object;
 use pilothouse_model::plan::{Propagation, Write};
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use crate::error::causes;
 use crate::path;
@@ -403,7 +404,9 @@ impl Writer {
         let counted = if dry { Verb::DryRun } else { verb };
         self.counters.sent[counted as usize].fetch_add(1, Ordering::Relaxed);
         let secret = at.resource.kind().is_secret();
-        let outcome = tokio::time::timeout(WRITE_TIME_MAX, exchange(&self.client, request, secret)).await;
+        let span = tracing::debug_span!("write", verb = counted.as_str(), object = %at);
+        let exchange = exchange(&self.client, request, secret).instrument(span);
+        let outcome = tokio::time::timeout(WRITE_TIME_MAX, exchange).await;
         outcome.unwrap_or_else(|_| {
             let message = format!("{at}: no answer of the API server within {WRITE_TIME_MAX:?}");
             Err(WriteError::here(Fault::NoAnswer, message))

@@ -154,7 +154,12 @@ impl Collector for Queues {
                 ConstCounter::new(value(stats)).encode(counter.encode_family(&labels)?)?;
             }
         }
-        let gauges: [OfQueue<Duration>; 2] = [
+        let gauges: [OfQueue<Duration>; 3] = [
+            (
+                "pilothouse_queue_oldest_due",
+                "How long the key that has waited longest is due for a pass",
+                |stats| stats.oldest_due,
+            ),
             (
                 "workqueue_unfinished_work",
                 "How long the passes that run have been running, together",

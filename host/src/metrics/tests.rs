@@ -68,6 +68,7 @@ fn the_series_of_a_controller_are_those_of_controller_runtime_and_end_with_it() 
         "workqueue_retries_total{name=\"web/Web.example.com\",controller=\"web/Web.example.com\"} 0",
         "# TYPE workqueue_unfinished_work_seconds gauge",
         "# TYPE workqueue_longest_running_processor_seconds gauge",
+        "# TYPE pilothouse_queue_oldest_due_seconds gauge",
         "workqueue_queue_duration_seconds_count{name=\"web/Web.example.com\",controller=\"web/Web.example.com\"} 4",
         "workqueue_work_duration_seconds_count{name=\"web/Web.example.com\",controller=\"web/Web.example.com\"} 4",
         "pilothouse_pass_failures_total{plugin=\"web\",controller=\"web/Web.example.com\",reason=\"PluginTrapped\"} 1",

@@ -15,6 +15,7 @@ mod hot_reload;
 mod image;
 mod life;
 mod local;
+mod monitoring;
 mod outage;
 mod refusals;
 mod rights;
