@@ -197,7 +197,8 @@ impl Applier {
             terminating: doomed.into_iter().collect(),
             unfinished: BTreeMap::new(),
         };
-        let mut rolling = Rolling::all(plan);
+        // A rehearsal shows all that a roll-out will change, whatever waits for what: one approval is for all of it.
+        let mut rolling = if run.writer().is_rehearsing() { Vec::new() } else { Rolling::all(plan) };
         let mut report = Report::default();
         for (at, write) in plan.writes.iter().enumerate() {
             let done = if let Some(not_yet) = run.waits_for_earlier(write) {

@@ -255,6 +255,11 @@ impl Writer {
         Self { rehearsal: Some(Arc::clone(rehearsal)), ..self.clone() }
     }
 
+    /// Whether nothing that it writes is stored.
+    pub(crate) fn is_rehearsing(&self) -> bool {
+        self.rehearsal.is_some()
+    }
+
     /// Its field manager.
     pub fn manager(&self) -> &str {
         &self.manager

@@ -154,7 +154,9 @@ impl Pass {
     /// Takes the approval back once everything is done: the same plan another time needs another one. What failed keeps
     /// it, and is tried again.
     async fn finish_approved(&self, primary: &Arc<Object>, plan: &PlanText, ended: &mut Ended) {
-        if ended.ending == Ending::Gone || ended.failure.is_some() || !ended.rejected.is_empty() {
+        // Children of a roll-out that wait for each other are still covered, too.
+        let unfinished = ended.failure.is_some() || ended.held.is_some() || !ended.rejected.is_empty();
+        if ended.ending == Ending::Gone || unfinished {
             return;
         }
         // As the status left it.

@@ -9,6 +9,7 @@ mod immutable;
 mod order;
 mod ownership;
 mod quiet;
+mod rehearsal;
 mod rollout;
 mod secrets;
 mod statuses;
