@@ -122,8 +122,18 @@ impl Crd {
 
     /// The scale subresource, for `kubectl scale`: paths of the wanted and of the present number.
     #[must_use]
-    pub fn scale(mut self, spec_path: &str, status_path: &str) -> Self {
-        self.scale = Some(json!({"specReplicasPath": spec_path, "statusReplicasPath": status_path}));
+    pub fn scale(self, spec_path: &str, status_path: &str) -> Self {
+        self.scaled("specReplicasPath", spec_path).scaled("statusReplicasPath", status_path)
+    }
+
+    /// Where the status holds the label selector of the pods, for autoscalers. Beside [`Crd::scale`].
+    #[must_use]
+    pub fn scale_selector(self, path: &str) -> Self {
+        self.scaled("labelSelectorPath", path)
+    }
+
+    fn scaled(mut self, field: &str, path: &str) -> Self {
+        self.scale.get_or_insert_with(|| json!({}))[field] = path.into();
         self
     }
 

@@ -228,6 +228,7 @@ pub struct Related {
     pub(crate) name: String,
     resource: Resource,
     selector: Option<String>,
+    field_selector: Option<String>,
     projection: Projection,
 }
 
@@ -236,12 +237,27 @@ impl Related {
     /// `$(uid)` of the primary. `name` is how a pass asks for them.
     pub fn matching(name: &str, resource: Resource, selector: &str) -> Self {
         let selector = Some(selector.to_owned());
-        Self { name: name.to_owned(), resource, selector, projection: Projection::Full }
+        Self { name: name.to_owned(), resource, selector, field_selector: None, projection: Projection::Full }
     }
 
     /// Objects that a pass looks up itself.
     pub fn on_request(name: &str, resource: Resource) -> Self {
-        Self { name: name.to_owned(), resource, selector: None, projection: Projection::Full }
+        Self {
+            name: name.to_owned(),
+            resource,
+            selector: None,
+            field_selector: None,
+            projection: Projection::Full,
+        }
+    }
+
+    /// Of the objects that the label selector matches, only those that a field selector selects: what objects that are
+    /// shown by metadata alone cannot say themselves. The API server knows few fields to select by; of pods
+    /// `status.phase` and `spec.nodeName` are among them.
+    #[must_use]
+    pub fn with_fields(mut self, selector: &str) -> Self {
+        self.field_selector = Some(selector.to_owned());
+        self
     }
 
     /// Show only `apiVersion`, `kind` and `metadata` in passes.
@@ -267,6 +283,9 @@ impl Related {
         });
         if let Some(selector) = &self.selector {
             rule["selector"] = selector.as_str().into();
+        }
+        if let Some(selector) = &self.field_selector {
+            rule["fieldSelector"] = selector.as_str().into();
         }
         rule
     }

@@ -94,6 +94,17 @@ impl<R: Reconciler> Pass<R> {
         self.related.iter().find(|answer| answer.query == query)
     }
 
+    /// Whether the answer to a query has this very object, and not another of its name.
+    pub fn is_among(&self, query: &str, object: &Object) -> bool {
+        self.related(query).is_some_and(|answer| answer.objects.iter().any(|one| one.uid() == object.uid()))
+    }
+
+    /// Whether the previous pass asked for something of the object of this kind and name that did not happen.
+    pub fn was_rejected(&self, kind: Resource, name: &str) -> bool {
+        let mut targets = self.rejected.iter().filter_map(|rejected| rejected.target.as_ref());
+        targets.any(|(target_kind, target)| target == name && target_kind == kind.kind)
+    }
+
     /// Actions of the previous pass that did not happen.
     pub fn rejected(&self) -> &[Rejected] {
         &self.rejected

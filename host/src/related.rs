@@ -83,6 +83,7 @@ pub(crate) fn query(rule: &Related, primary: Scope) -> Query {
     // The manifest was checked to have a selector here.
     let common = selector::common(template).unwrap_or_default();
     let by_namespace = rule.resource.scope == Scope::Namespaced && primary == Scope::Namespaced;
+    let query = query.with_fields(rule.field_selector.as_deref().unwrap_or_default());
     query.labelled(&common).grouped(Grouping { by_namespace, by_label: selector::telling_label(template) })
 }
 

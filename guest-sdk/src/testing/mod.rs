@@ -213,7 +213,8 @@ impl<R: Reconciler> Cluster<R> {
     ///
     /// # Panics
     /// If the outcome is one that the host would refuse: a kind that the manifest does not declare, another
-    /// namespace, two statuses, a release without deletion, or more than five rounds of look-ups.
+    /// namespace, two statuses, a release without deletion, a look-up with a rule's name, or more than five rounds
+    /// of look-ups.
     pub fn reconcile(&self) -> Outcome {
         let rules = self.controller.related.iter().map(|rule| rule.name.clone());
         let mut asked: Vec<String> = rules.filter(|name| self.answers.contains_key(name)).collect();
@@ -233,6 +234,8 @@ impl<R: Reconciler> Cluster<R> {
                 return outcome;
             }
             for id in more {
+                let is_rule = self.controller.related.iter().any(|rule| rule.name == id);
+                assert!(!is_rule, "the look-up `{id}` bears the name of a rule");
                 if !asked.contains(&id) {
                     asked.push(id);
                 }

@@ -12,6 +12,7 @@ pub mod approval;
 pub mod backoff;
 pub mod condition;
 pub mod diff;
+pub mod field_selector;
 pub mod fields;
 pub mod grants;
 pub mod interests;

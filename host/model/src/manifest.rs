@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::field_selector::FieldSelector;
 use crate::kind::Kind;
 use crate::names::{CLEANUP_FINALIZER, HOST_PREFIX, PluginName};
 use crate::object::{Meta, Object};
@@ -147,6 +148,9 @@ pub struct Related {
     /// kind is only for `look-up`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
+    /// Field selector in the API server's syntax, of objects that the label selector selects. None: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field_selector: Option<String>,
     /// How much of it is watched.
     #[serde(default)]
     pub projection: Projection,
@@ -311,6 +315,13 @@ impl Controller {
             related.resource.check(&format!("{path}.resource"))?;
             if related.name.is_empty() || !names.insert(&related.name) {
                 return Err(ManifestError::new(format_args!("{path}.name"), "must be unique and not empty"));
+            }
+            if let Some(text) = &related.field_selector {
+                let path = format!("{path}.fieldSelector");
+                if related.selector.is_none() {
+                    return Err(ManifestError::new(path, "needs a selector beside it"));
+                }
+                FieldSelector::parse(text).map_err(|problem| ManifestError::new(path, problem))?;
             }
             if let Some(text) = &related.selector {
                 // Any name and UID will do to see whether the text is a selector.
@@ -509,6 +520,15 @@ mod tests {
             error(&selector).starts_with("manifest: controllers[0].related[0].selector:"),
             "{}",
             error(&selector)
+        );
+
+        let mut fields = selector.clone();
+        fields["controllers"][0]["related"][0]["selector"] = json!("owner=$(name)");
+        fields["controllers"][0]["related"][0]["fieldSelector"] = json!("phase");
+        assert!(
+            error(&fields).starts_with("manifest: controllers[0].related[0].fieldSelector: `phase`"),
+            "{}",
+            error(&fields)
         );
 
         let mut name = minimal();

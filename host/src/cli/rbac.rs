@@ -22,6 +22,9 @@ pub(crate) struct RbacArgs {
     #[arg(long, value_name = "NS/NAME", default_value = "pilothouse-system/pilothouse",
           value_parser = service_account)]
     service_account: ServiceAccount,
+    /// Name of the roles, for plugins that are added to others [default: the account's]
+    #[arg(long, value_name = "NAME")]
+    role: Option<String>,
     /// As given to `run`: rights in these namespaces only, by a Role in each [default: in all]
     #[arg(long = "namespace", short, value_name = "NS")]
     namespaces: Vec<String>,
@@ -59,6 +62,7 @@ pub(crate) fn main(args: &RbacArgs) -> Result<(), Exit> {
 
 fn objects(args: &RbacArgs, manifests: &[&Manifest]) -> Vec<Value> {
     let account = &args.service_account;
+    let name = args.role.as_ref().unwrap_or(&account.name);
     let rules = rbac::plugins(manifests.iter().copied());
     let mut cluster = rules.cluster;
     if args.apply_crds {
@@ -69,12 +73,12 @@ fn objects(args: &RbacArgs, manifests: &[&Manifest]) -> Vec<Value> {
         cluster.extend(rules.namespaced);
     } else {
         for namespace in &args.namespaces {
-            objects.extend(role(Some(namespace), &account.name, &rules.namespaced, account));
+            objects.extend(role(Some(namespace), name, &rules.namespaced, account));
         }
     }
-    objects.splice(0..0, role(None, &account.name, &cluster, account));
+    objects.splice(0..0, role(None, name, &cluster, account));
     if let Some(namespace) = &args.plugin_configmaps {
-        let name = format!("{}-plugins", account.name);
+        let name = format!("{name}-plugins");
         objects.extend(role(Some(namespace), &name, &rbac::plugin_config_maps(), account));
     }
     objects
@@ -111,6 +115,7 @@ mod tests {
         RbacArgs {
             plugin: Vec::new(),
             service_account: service_account("ops/pilot").unwrap(),
+            role: None,
             namespaces: namespaces.iter().map(ToString::to_string).collect(),
             plugin_configmaps: Some("plugins".to_owned()),
             apply_crds: true,
@@ -164,6 +169,16 @@ mod tests {
         let cluster = format!("ClusterRole /pilot: nodes,{definitions}");
         let (a, b) = ("Role a/pilot: events,webs,webs/status", "Role b/pilot: events,webs,webs/status");
         assert_eq!(roles(&objects(&args(&["a", "b"]), &[&manifest])), [&cluster, a, b, host]);
+    }
+
+    #[test]
+    fn roles_of_another_name_stand_beside_the_others() {
+        let args = RbacArgs { role: Some("pilot-web".to_owned()), ..args(&["a"]) };
+        let named = roles(&objects(&args, &[&manifest()]));
+        let names: Vec<&str> =
+            named.iter().filter_map(|role| role.split('/').nth(1)?.split(':').next()).collect();
+        assert_eq!(names, ["pilot-web", "pilot-web", "pilot-web-plugins"]);
+        assert_eq!(objects(&args, &[&manifest()])[1]["subjects"][0]["name"], "pilot");
     }
 
     #[test]

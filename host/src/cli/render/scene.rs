@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pilothouse_model::field_selector::FieldSelector;
 use pilothouse_model::kind::Kind;
 use pilothouse_model::manifest::{Controller, Manifest, Projection, Related, Resource, Scope};
 use pilothouse_model::names::Digest;
@@ -165,8 +166,12 @@ impl<'a> Scene<'a> {
             Scope::Cluster => None,
             Scope::Namespaced => primary.namespace.as_deref(),
         };
-        let found =
-            self.select(&rule.resource.kind(), namespace, |object| selector.matches(&object.labels()));
+        // The manifest was checked to have a field selector here.
+        let fields = rule.field_selector.as_deref().and_then(|text| FieldSelector::parse(text).ok());
+        let found = self.select(&rule.resource.kind(), namespace, |object| {
+            let has_fields = || fields.as_ref().is_none_or(|fields| fields.matches(&object.to_value()));
+            selector.matches(&object.labels()) && has_fields()
+        });
         let objects = found.iter().map(|object| projected(object, &rule.projection)).collect();
         Ok(Found { query: rule.name.clone(), complete: true, objects })
     }

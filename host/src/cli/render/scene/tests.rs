@@ -16,7 +16,8 @@ fn manifest() -> Manifest {
                 {"resource": resource("ConfigMap", "configmaps"), "projection": "metadata"}
             ],
             "related": [
-                {"name": "pods", "resource": resource("Pod", "pods"), "selector": "app=$(name)"},
+                {"name": "pods", "resource": resource("Pod", "pods"), "selector": "app=$(name)",
+                 "fieldSelector": "status.phase!=Failed", "projection": "metadata"},
                 {"name": "nodes", "resource":
                     {"version": "v1", "kind": "Node", "plural": "nodes", "scope": "Cluster"}}
             ],
@@ -144,6 +145,7 @@ fn related_objects_answer_rules_and_look_ups() {
         pod("p1", "shop", "a"),
         pod("p3", "shop", "b"),
         pod("p4", "elsewhere", "a"),
+        pod("p5", "shop", "a").replace("}}}", "}}, status: {phase: Failed}}"),
         "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n".to_owned(),
         "{apiVersion: v1, kind: Node, metadata: {name: n2}}".to_owned(),
     ];
