@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pilothouse
-PLUGINS := config-map postgres-cluster
+PLUGINS := config-map pod-replica postgres-cluster
 PROGRAMS := $(addprefix --package ,pilothouse pilothouse-harness pilothouse-componentize)
 WASM := wasm32-unknown-unknown
 
@@ -80,9 +80,19 @@ test-faults: plugins control-plane ## The long fault tests: the host killed and 
 	tests/run.sh --faults
 
 .PHONY: bench
-bench: plugins control-plane ## Measure and print the table
-	cargo build --release --locked --bins $(PROGRAMS) --package pilothouse-bench
+bench: bench-programs ## Measure, print the tables, and fail if the host is behind its bars
 	$(TARGET)/release/bench
+
+.PHONY: bench-peers
+bench-peers: bench-programs ## The part of it that compares with other operators
+	$(TARGET)/release/bench-peers
+
+.PHONY: bench-programs
+bench-programs: plugins control-plane
+	cargo build --release --locked --bins $(PROGRAMS) --package pilothouse-bench
+	cargo build --profile guest --locked --target $(WASM) --package pod-replica --features whole-pods \
+	  --target-dir $(TARGET)/bench
+	$(TARGET)/release/pilothouse-componentize --out $(TARGET)/bench $(TARGET)/bench/$(WASM)/guest/pod_replica.wasm
 
 .PHONY: clean
 clean: ## Remove what was built here; the cache in ~/.cache/pilothouse stays

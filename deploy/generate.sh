@@ -2,12 +2,17 @@
 # Writes the files below DEPLOY that the program prints. Usage: deploy/generate.sh TARGET DEPLOY
 set -euo pipefail
 target=$1 deploy=$2
-plugin=$target/plugins/postgres-cluster.wasm
 header="# Printed by the program; \`make generate\` writes it and a test compares."
 
 mkdir -p "$deploy/crds" "$deploy/rbac"
-{ echo "$header"; "$target/release/pilothouse" crds "$plugin"; } > "$deploy/crds/postgres-cluster.yaml"
-{
-  echo "$header"
-  "$target/release/pilothouse" rbac "$plugin" --service-account pilothouse-system/pilothouse
-} > "$deploy/rbac/postgres-cluster.yaml"
+for plugin in postgres-cluster pod-replica; do
+  component=$target/plugins/$plugin.wasm
+  { echo "$header"; "$target/release/pilothouse" crds "$component"; } > "$deploy/crds/$plugin.yaml"
+  # A role of its own for each further plugin: what is installed without it lacks nothing and has no right too many.
+  role=pilothouse
+  [[ $plugin == postgres-cluster ]] || role=pilothouse-$plugin
+  {
+    echo "$header"
+    "$target/release/pilothouse" rbac "$component" --service-account pilothouse-system/pilothouse --role "$role"
+  } > "$deploy/rbac/$plugin.yaml"
+done

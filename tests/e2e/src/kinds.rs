@@ -10,6 +10,8 @@ pub struct Kind(pub &'static str, pub &'static str, pub &'static str);
 pub const POSTGRES_CLUSTER: Kind = Kind("db.example.com/v1alpha1", "PostgresCluster", "postgresclusters");
 /// `greetings.example.com`, of the plugin `config-map`
 pub const GREETING: Kind = Kind("example.com/v1alpha1", "Greeting", "greetings");
+/// `podreplicas.app.example.com`
+pub const POD_REPLICA: Kind = Kind("app.example.com/v1alpha1", "PodReplica", "podreplicas");
 /// `statefulsets.apps`
 pub const STATEFUL_SET: Kind = Kind("apps/v1", "StatefulSet", "statefulsets");
 /// `services`

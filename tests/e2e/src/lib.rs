@@ -23,8 +23,8 @@ use std::time::Duration;
 
 pub use audit::Mark;
 pub use kinds::{
-    CONFIG_MAP, EVENT, GREETING, Kind, POD, POD_DISRUPTION_BUDGET, POSTGRES_CLUSTER, SECRET, SERVICE,
-    STATEFUL_SET,
+    CONFIG_MAP, EVENT, GREETING, Kind, POD, POD_DISRUPTION_BUDGET, POD_REPLICA, POSTGRES_CLUSTER, SECRET,
+    SERVICE, STATEFUL_SET,
 };
 pub use programs::{pilothouse, plugin, plugin_directory, run, try_run, try_run_with};
 pub use world::{World, condition, sample};

@@ -38,7 +38,8 @@ pub struct World {
     pub kubeconfig: PathBuf,
     /// A directory for `--plugins`, with the plugins that were named.
     pub plugins: TempDir,
-    _kubelet: Kubelet,
+    /// Makes pods ready, or what the test says.
+    pub kubelet: Kubelet,
 }
 
 impl World {
@@ -95,7 +96,7 @@ impl World {
         let kubelet = KubeletOptions { namespaces: vec![namespace.clone()], ..KubeletOptions::default() };
         Self {
             plane,
-            _kubelet: Kubelet::start(client.clone(), kubelet),
+            kubelet: Kubelet::start(client.clone(), kubelet),
             client,
             namespace,
             user: format!("system:serviceaccount:{}:{}", account.0, account.1),

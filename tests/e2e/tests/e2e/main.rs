@@ -17,6 +17,7 @@ mod life;
 mod local;
 mod monitoring;
 mod outage;
+mod pod_replica;
 mod refusals;
 mod rights;
 mod scaling;
