@@ -1,4 +1,5 @@
-//! `make bench`: runs the measuring programs beside this one, one after the other, and prints one table.
+//! `make bench`: runs the measuring programs beside this one, one after the other, and prints one table of their figures;
+//! then the comparison with other operators, which prints its own.
 
 use std::process::{Command, ExitCode, Stdio};
 
@@ -7,6 +8,9 @@ use serde_json::Value;
 
 /// The programs, in the order in which they run: alone, as they share the machine's processors.
 const PROGRAMS: [&str; 2] = ["bench-sandbox", "bench-host"];
+
+/// The program that compares.
+const COMPARISON: &str = "bench-peers";
 
 fn main() -> ExitCode {
     match run() {
@@ -45,6 +49,12 @@ fn run() -> Result<()> {
         let (name, unit) =
             (row["name"].as_str().unwrap_or_default(), row["unit"].as_str().unwrap_or_default());
         println!("{name:<60} {:>10} {:>10} {unit:<5}{mark}", number("value"), number("goal"));
+    }
+    let status = Command::new(directory.join(COMPARISON))
+        .status()
+        .with_context(|| format!("{COMPARISON} cannot be started"))?;
+    if !status.success() {
+        bail!("{COMPARISON} failed ({status})");
     }
     Ok(())
 }
