@@ -30,15 +30,23 @@ pub const EVENT: Kind = Kind("events.k8s.io/v1", "Event", "events");
 impl Kind {
     /// The objects of this kind in a namespace.
     pub fn api(self, client: &Client, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(client.clone(), namespace, &self.resource())
+    }
+
+    /// The objects of this kind, which has no namespaces.
+    pub fn cluster_api(self, client: &Client) -> Api<DynamicObject> {
+        Api::all_with(client.clone(), &self.resource())
+    }
+
+    fn resource(self) -> ApiResource {
         let Self(api_version, kind, plural) = self;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let resource = ApiResource {
+        ApiResource {
             group: group.to_owned(),
             version: version.to_owned(),
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
             plural: plural.to_owned(),
-        };
-        Api::namespaced_with(client.clone(), namespace, &resource)
+        }
     }
 }

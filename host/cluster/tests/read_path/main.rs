@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests")]
 
+mod comes_and_goes;
 mod connect;
 mod faults;
 mod line;

@@ -50,7 +50,7 @@ pub(crate) async fn connect_with(kubeconfig: &std::path::Path) -> Result<Cluster
     Ok(Cluster::connect(&options(kubeconfig)).await?)
 }
 
-fn writer(cluster: &Cluster) -> Writer {
+pub(crate) fn writer(cluster: &Cluster) -> Writer {
     Writer::new(cluster.writer().clone(), "test", Arc::new(AlwaysOpen))
 }
 

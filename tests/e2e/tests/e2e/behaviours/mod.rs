@@ -9,3 +9,4 @@ mod deletion;
 mod load;
 mod ownership;
 mod quiet;
+mod watches;
