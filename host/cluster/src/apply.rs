@@ -29,7 +29,7 @@ use crate::desired;
 use crate::rehearsal::Rehearsal;
 use crate::rollout::Rolling;
 use crate::seen::Seen;
-use crate::write::{Conflicts, Endpoint, Writer};
+use crate::write::{Conflicts, Endpoint, Fence, Writer};
 use crate::write_error::{Fault, WriteError};
 
 /// Writes of one pass that may end in the API server's trouble before the others are left to the next pass. One may be
@@ -135,18 +135,18 @@ impl Report {
 pub struct Applier {
     writer: Writer,
     plugin: PluginName,
-    /// By UID of the child.
-    memory: Mutex<HashMap<Arc<str>, Memory>>,
+    /// By UID of the child. Shared by all fences: what is remembered is checked against what is there.
+    memory: Arc<Mutex<HashMap<Arc<str>, Memory>>>,
     /// UIDs of primaries whose namespace is being deleted. Nothing takes that back while they live, so that nothing is
-    /// created for them again and they only finalize.
-    doomed: Mutex<HashSet<Arc<str>>>,
+    /// created for them again and they only finalize. Shared as well.
+    doomed: Arc<Mutex<HashSet<Arc<str>>>>,
 }
 
 impl Applier {
     /// An applier for this plugin, under the plugin's field manager.
     pub fn new(writer: &Writer, plugin: PluginName) -> Self {
         let writer = writer.with_manager(&plugin.field_manager());
-        Self { writer, plugin, memory: Mutex::default(), doomed: Mutex::default() }
+        Self { writer, plugin, memory: Arc::default(), doomed: Arc::default() }
     }
 
     /// The same, but nothing is stored: what would be changed is recorded. It knows what is remembered of these
@@ -160,8 +160,8 @@ impl Applier {
         Self {
             writer: self.writer.rehearsing(rehearsal),
             plugin: self.plugin.clone(),
-            memory: Mutex::new(known),
-            doomed: Mutex::new(self.doomed().clone()),
+            memory: Arc::new(Mutex::new(known)),
+            doomed: Arc::new(Mutex::new(self.doomed().clone())),
         }
     }
 
@@ -175,6 +175,17 @@ impl Applier {
     /// The plugin's name.
     pub(crate) fn name(&self) -> &str {
         self.plugin.as_str()
+    }
+
+    /// The same behind another fence, with the same memory.
+    #[must_use]
+    pub fn with_fence(&self, fence: Arc<dyn Fence>) -> Self {
+        Self {
+            writer: self.writer.with_fence(fence),
+            plugin: self.plugin.clone(),
+            memory: Arc::clone(&self.memory),
+            doomed: Arc::clone(&self.doomed),
+        }
     }
 
     /// The writer with the plugin's field manager.

@@ -4,11 +4,14 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::Config;
 use kube::config::{Kubeconfig, KubeconfigError};
+
+use crate::lease::Timing;
 
 /// Where kubelet puts the credentials of a pod.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -20,11 +23,17 @@ pub struct ConnectOptions {
     pub kubeconfig: Option<PathBuf>,
     /// Under which name the API server's audit log knows this process.
     pub user_agent: String,
+    /// Bytes of writes that the API server's machine has not acknowledged after this time are given up.
+    pub write_travel_max: Duration,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { kubeconfig: None, user_agent: concat!("pilothouse/", env!("CARGO_PKG_VERSION")).to_owned() }
+        Self {
+            kubeconfig: None,
+            user_agent: concat!("pilothouse/", env!("CARGO_PKG_VERSION")).to_owned(),
+            write_travel_max: Timing::default().travel_time(),
+        }
     }
 }
 

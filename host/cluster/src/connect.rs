@@ -12,6 +12,7 @@ use pilothouse_model::settings::BackoffSettings;
 use crate::answer;
 use crate::config::{ConnectError, ConnectOptions, Source};
 use crate::error::ReadError;
+use crate::lease::Gate;
 use crate::random;
 use crate::requests::RequestCounts;
 use crate::transport::{Purpose, Transport};
@@ -43,6 +44,7 @@ struct Connection {
     writer: Client,
     lanes: Mutex<Vec<(Client, Arc<()>)>>,
     counts: Arc<RequestCounts>,
+    gate: Gate,
 }
 
 /// A client for one watch. Its place on the connection is free again when it is dropped.
@@ -71,19 +73,22 @@ impl Cluster {
     pub async fn open(options: &ConnectOptions) -> Result<Self, ConnectError> {
         let source = Source::find(options)?;
         let counts = Arc::new(RequestCounts::default());
+        let gate = Gate::default();
         let opening = {
             let (source, counts) = (source.clone(), Arc::clone(&counts));
+            let writes = Purpose::Write { gate: gate.clone(), unacknowledged_max: options.write_travel_max };
             move || {
                 let config = source.load()?;
                 let reader = Transport::new(source.clone(), Purpose::Read, Arc::clone(&counts))?;
-                let writer = Transport::new(source, Purpose::Write, counts)?;
+                let writer = Transport::new(source, writes, counts)?;
                 Ok((config.cluster_url.to_string(), config.default_namespace, reader, writer))
             }
         };
         let (url, default_namespace, reader, writer) = off_runtime(opening).await?;
         let (reader, writer) = (reader.client(&default_namespace), writer.client(&default_namespace));
         let lanes = Mutex::new(Vec::new());
-        Ok(Self(Arc::new(Connection { source, url, default_namespace, reader, writer, lanes, counts })))
+        let connection = Connection { source, url, default_namespace, reader, writer, lanes, counts, gate };
+        Ok(Self(Arc::new(connection)))
     }
 
     /// Waits until the API server answers anything but a 5xx. Says once that it does not, and then rarely.
@@ -143,6 +148,19 @@ impl Cluster {
     /// connection had just been closed; whoever uses it sets the time-out.
     pub fn writer(&self) -> &Client {
         &self.0.writer
+    }
+
+    /// A client for Leases, with a connection of its own.
+    pub(crate) async fn lease_client(&self, retry_period: Duration) -> Result<Client, ConnectError> {
+        let (source, counts) = (self.0.source.clone(), Arc::clone(&self.0.counts));
+        let purpose = Purpose::Lease { retry_period };
+        let transport = off_runtime(move || Transport::new(source, purpose, counts)).await?;
+        Ok(transport.client(&self.0.default_namespace))
+    }
+
+    /// What lets writes leave.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.0.gate
     }
 
     /// A place for one watch, on the first connection that has one.

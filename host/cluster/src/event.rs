@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use self::book::{Book, Step};
 
-use crate::write::{Endpoint, Mode, Writer};
+use crate::write::{Endpoint, Fence, Mode, Writer};
 use crate::write_error::{Fault, WriteError};
 
 /// Events that wait to be written. Two passes on each of 500 resources; beyond that the API server is away, and news
@@ -82,14 +82,14 @@ impl EventCounters {
 }
 
 /// Takes events. Cheap to clone; the task ends when all clones are dropped and the queue is empty.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Recorder {
     queue: mpsc::Sender<Message>,
     counters: Arc<EventCounters>,
+    fence: Arc<dyn Fence>,
 }
 
 /// Writes events; must be run.
-#[derive(Debug)]
 pub struct EventTask {
     writer: Writer,
     instance: String,
@@ -98,15 +98,15 @@ pub struct EventTask {
     book: Book,
 }
 
-#[derive(Debug)]
 enum Message {
     Record(Box<Sighting>),
     /// Say when everything before this has been written.
     Flush(oneshot::Sender<()>),
 }
 
-#[derive(Debug)]
 struct Sighting {
+    /// Who saw it may have lost the right to say so when its turn comes.
+    fence: Arc<dyn Fence>,
     kind: Kind,
     key: Key,
     uid: Arc<str>,
@@ -118,7 +118,7 @@ struct Sighting {
 pub fn recorder(writer: &Writer, instance: &str) -> (Recorder, EventTask) {
     let (sender, queue) = mpsc::channel(QUEUE_MAX);
     let counters = Arc::new(EventCounters::default());
-    let recorder = Recorder { queue: sender, counters: counters.clone() };
+    let recorder = Recorder { queue: sender, counters: counters.clone(), fence: writer.fence().clone() };
     let instance = clip(instance, 128).to_owned();
     (
         recorder,
@@ -133,9 +133,16 @@ pub fn recorder(writer: &Writer, instance: &str) -> (Recorder, EventTask) {
 }
 
 impl Recorder {
+    /// The same behind another fence.
+    #[must_use]
+    pub fn with_fence(&self, fence: Arc<dyn Fence>) -> Self {
+        Self { fence, ..self.clone() }
+    }
+
     /// Records an event about `regarding`. Returns at once.
     pub fn record(&self, regarding: &Object, event: &Event) {
         let sighting = Sighting {
+            fence: Arc::clone(&self.fence),
             kind: regarding.kind().clone(),
             key: regarding.key(),
             uid: regarding.meta().uid.clone(),
@@ -216,10 +223,11 @@ impl EventTask {
         let kind = event_kind();
         let at = sighting.endpoint(&kind, name);
         let body = sighting.to_value(name, &self.instance);
-        match self.writer.create(&at, &body, Mode::Store).await {
+        let writer = self.writer.with_fence(Arc::clone(&sighting.fence));
+        match writer.create(&at, &body, Mode::Store).await {
             Err(error) if error.fault == Fault::AlreadyExists => {
                 // A patch that changes nothing reads it, with the rights that there are.
-                let known = self.writer.merge_patch(&at, None, &json!({})).await?;
+                let known = writer.merge_patch(&at, None, &json!({})).await?;
                 let count = known.field("series")["count"].as_u64().unwrap_or(1);
                 let count = u32::try_from(count).unwrap_or(u32::MAX).saturating_add(1);
                 self.book.goes_on(print, count);
@@ -232,7 +240,8 @@ impl EventTask {
     async fn update(&self, sighting: &Sighting, name: &str, count: u32) -> Result<(), WriteError> {
         let kind = event_kind();
         let patch = json!({"series": {"count": count, "lastObservedTime": micro_time(sighting.at)}});
-        self.writer.merge_patch(&sighting.endpoint(&kind, name), None, &patch).await.map(drop)
+        let writer = self.writer.with_fence(Arc::clone(&sighting.fence));
+        writer.merge_patch(&sighting.endpoint(&kind, name), None, &patch).await.map(drop)
     }
 }
 

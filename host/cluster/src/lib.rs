@@ -13,6 +13,7 @@
 //!
 //! Writing, in the order in which a pass does it:
 //!
+//! - [`lease`]: who may
 //! - [`finalizer`]: on the primary, before its first child
 //! - [`apply`]: the writes of a plan, a few at a time where its roll-outs say so, through [`mod@write`], whose answers
 //!   [`write_error`] sorts
@@ -34,10 +35,12 @@ mod displaced;
 mod error;
 pub mod event;
 pub mod finalizer;
+mod gated;
 mod generate;
 mod groups;
 mod immutable;
 mod index;
+pub mod lease;
 mod listeners;
 mod pages;
 mod path;

@@ -11,7 +11,7 @@ use pilothouse_model::manifest::Resource;
 use pilothouse_model::object::Object;
 use serde_json::{Map, Value, json};
 
-use crate::write::{Endpoint, Writer};
+use crate::write::{Endpoint, Fence, Writer};
 use crate::write_error::{Fault, WriteError};
 
 /// What a pass wants the status to be.
@@ -40,13 +40,19 @@ pub struct StatusWriter {
     writer: Writer,
     /// By UID of the primary: the patch (without its times) that was left over after a write, and the version that
     /// it was left over of. The API server drops what the schema does not declare; that part would be sent for ever.
-    left_over: Mutex<HashMap<Arc<str>, (Print, u64)>>,
+    left_over: Arc<Mutex<HashMap<Arc<str>, (Print, u64)>>>,
 }
 
 impl StatusWriter {
     /// A status writer under the plugin's field manager, which `writer` must have.
     pub fn new(writer: Writer) -> Self {
-        Self { writer, left_over: Mutex::default() }
+        Self { writer, left_over: Arc::default() }
+    }
+
+    /// The same behind another fence, with the same memory.
+    #[must_use]
+    pub fn with_fence(&self, fence: Arc<dyn Fence>) -> Self {
+        Self { writer: self.writer.with_fence(fence), left_over: Arc::clone(&self.left_over) }
     }
 
     /// Brings the status of `primary` to what is wanted. None if it is so already.

@@ -21,6 +21,8 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use crate::config::{ConnectError, Source};
+use crate::gated::GatedConnector;
+use crate::lease::Gate;
 use crate::requests::{RequestCounts, verb};
 
 /// Within one data centre a connection takes milliseconds; three lost SYNs take 7 s.
@@ -35,19 +37,37 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// How long the peer may take to answer that. Together: a silently dead connection is noticed within 20 s. client-go
 /// takes 30 s + 15 s.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes that a writer has sent and nobody has acknowledged are given up after this, so that they cannot arrive
-/// behind the fence of a lease.
-const WRITER_UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(5);
 /// At most one reading of the credentials in this time, however many requests are refused at once.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the connections of a client are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Purpose {
     /// Gets, lists and watches.
     Read,
-    /// Everything that changes objects.
-    Write,
+    /// Everything that changes objects. Nothing leaves while the gate is shut; what has left and is not acknowledged
+    /// within the time is given up, so that it cannot arrive behind the fence of a Lease.
+    Write { gate: Gate, unacknowledged_max: Duration },
+    /// Leases, renewed once in this time: a connection that is dead must be noticed while there is time for another.
+    Lease { retry_period: Duration },
+}
+
+impl Purpose {
+    /// How long a connection may be silent before its peer is asked, and how long the answer may take.
+    fn patience(&self) -> (Duration, Duration) {
+        match self {
+            Self::Read | Self::Write { .. } => (IDLE_MAX, PING_TIMEOUT),
+            Self::Lease { retry_period } => (*retry_period, *retry_period),
+        }
+    }
+
+    fn unacknowledged_max(&self) -> Duration {
+        match self {
+            Self::Read => IDLE_MAX + PING_TIMEOUT,
+            Self::Write { unacknowledged_max, .. } => *unacknowledged_max,
+            Self::Lease { retry_period } => *retry_period * 2,
+        }
+    }
 }
 
 type Stack = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
@@ -72,7 +92,7 @@ impl Transport {
         counts: Arc<RequestCounts>,
     ) -> Result<Self, ConnectError> {
         let config = source.load()?;
-        let stack = build(&config, purpose).map_err(|error| source.unusable(&error))?;
+        let stack = build(&config, &purpose).map_err(|error| source.unusable(&error))?;
         let (stack, reloaded) = (ArcSwap::from_pointee(stack), Mutex::new(Instant::now()));
         Ok(Self(Arc::new(Shared { source, purpose, stack, reloaded, counts })))
     }
@@ -96,7 +116,7 @@ impl Shared {
         let shared = Arc::clone(&self);
         let build = move || {
             let config = shared.source.load()?;
-            build(&config, shared.purpose).map_err(|error| shared.source.unusable(&error))
+            build(&config, &shared.purpose).map_err(|error| shared.source.unusable(&error))
         };
         match tokio::task::spawn_blocking(build).await {
             Ok(Ok(stack)) => self.stack.store(Arc::new(stack)),
@@ -160,18 +180,20 @@ where
     }
 }
 
-fn build(config: &Config, purpose: Purpose) -> Result<Stack, kube::Error> {
+fn build(config: &Config, purpose: &Purpose) -> Result<Stack, kube::Error> {
+    let (idle_max, ping_timeout) = purpose.patience();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     // For what speaks HTTP/1.1, a proxy for example; HTTP/2 has its own PING.
-    tcp.set_keepalive(Some(IDLE_MAX));
+    tcp.set_keepalive(Some(idle_max));
     tcp.set_keepalive_interval(Some(Duration::from_secs(5)));
-    tcp.set_tcp_user_timeout(Some(match purpose {
-        Purpose::Read => IDLE_MAX + PING_TIMEOUT,
-        Purpose::Write => WRITER_UNACKNOWLEDGED_MAX,
-    }));
+    tcp.set_tcp_user_timeout(Some(purpose.unacknowledged_max()));
+    let gate = match purpose {
+        Purpose::Write { gate, .. } => gate.clone(),
+        Purpose::Read | Purpose::Lease { .. } => Gate::default(), // which is open
+    };
 
     let mut https =
         HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
@@ -180,14 +202,15 @@ fn build(config: &Config, purpose: Purpose) -> Result<Stack, kube::Error> {
         https = https
             .with_server_name_resolver(FixedServerNameResolver::new(name.map_err(kube::Error::RustlsTls)?));
     }
-    let https = Bounded(https.enable_http1().enable_http2().wrap_connector(tcp));
+    let https = https.enable_http1().enable_http2();
+    let https = Bounded(https.wrap_connector(GatedConnector::new(tcp, gate)));
 
     let mut builder = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
-        .http2_keep_alive_interval(IDLE_MAX)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_interval(idle_max)
+        .http2_keep_alive_timeout(ping_timeout)
         // A writer's connection is idle most of the time; its death must not be noticed by the first write.
         .http2_keep_alive_while_idle(true);
     let hyper = builder.build::<_, Body>(https);

@@ -26,28 +26,67 @@ use crate::write_error::{Fault, WriteError};
 /// Longest that a request may take, here and (as `timeout=5s`) in the API server. An ordinary one takes 5 ms; a
 /// server that needs more is in trouble, and a Lease of 15 s must outlive it.
 pub const WRITE_TIME_MAX: Duration = Duration::from_secs(5);
-/// What a fence must have left when a write begins: the write itself, and a second for the server's own clock.
-pub const FENCE_TIME_MIN: Duration = Duration::from_secs(6);
 /// Largest body sent: kube-apiserver reads 3 MiB and refuses the rest.
 pub const REQUEST_BYTES_MAX: usize = 3 << 20;
 /// Largest answer read: etcd holds 1.5 MiB of an object, JSON with its escapes and managedFields takes some times
 /// that.
 pub const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
-/// Asked before each write is sent: does this host still hold the right to write? A Lease answers from the monotonic
-/// deadline of its last renewal. Dry runs and reads are not asked for.
+/// Asked before each write is sent: does this host still hold the right to write? A [`Term`](crate::lease::Term) of a
+/// Lease answers from its last renewal. Dry runs and reads are not asked for.
 pub trait Fence: Send + Sync + 'static {
-    /// Whether a write that may be under way for this long may begin now.
-    fn admits(&self, longest: Duration) -> bool;
+    /// Whether a write that may take [`Fence::write_time`] may begin now.
+    fn admits(&self) -> bool;
+
+    /// Longest that a write may take, here and in the API server.
+    fn write_time(&self) -> Duration {
+        WRITE_TIME_MAX
+    }
+
+    /// A write that was admitted has ended without an answer that says what became of it: it may still happen.
+    fn unanswered(&self) {}
 }
 
-/// The fence of a host that is alone.
+/// The fence of somebody who is alone.
 #[derive(Debug, Clone, Copy)]
 pub struct AlwaysOpen;
 
 impl Fence for AlwaysOpen {
-    fn admits(&self, _longest: Duration) -> bool {
+    fn admits(&self) -> bool {
         true
+    }
+}
+
+/// The fence of a writer that nobody has put under a term yet.
+#[derive(Debug, Clone, Copy)]
+pub struct AlwaysShut;
+
+impl Fence for AlwaysShut {
+    fn admits(&self) -> bool {
+        false
+    }
+}
+
+/// A write on its way. Unless it is marked as answered, its end is that of one without an answer: a future may be
+/// dropped at any time.
+struct OnItsWay<'a>(Option<&'a dyn Fence>);
+
+impl OnItsWay<'_> {
+    /// The API server has said what became of it: done, or refused before anything was done. With a 5xx it may be doing
+    /// it still.
+    fn answered(&mut self, outcome: &Result<Vec<u8>, WriteError>) {
+        let final_answer = outcome.as_ref().map_or_else(|error| (400..500).contains(&error.code), |_| true);
+        if final_answer {
+            self.0 = None;
+        }
+    }
+}
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        if let Some(fence) = self.0 {
+            fence.unanswered();
+        }
     }
 }
 
@@ -260,6 +299,11 @@ impl Writer {
         self.rehearsal.is_some()
     }
 
+    /// What it asks before each write.
+    pub fn fence(&self) -> &Arc<dyn Fence> {
+        &self.fence
+    }
+
     /// Its field manager.
     pub fn manager(&self) -> &str {
         &self.manager
@@ -398,24 +442,29 @@ impl Writer {
             let message = format!("{at}: {} bytes, at most {REQUEST_BYTES_MAX} can be sent", call.body.len());
             return Err(WriteError::here(Fault::TooLarge, message));
         }
+        let changes = verb != Verb::Get && !dry;
+        let time = if changes { self.fence.write_time() } else { WRITE_TIME_MAX };
         let request = call
-            .into_request()
+            .into_request(time)
             .map_err(|error| WriteError::here(Fault::Invalid, format!("{at}: {error}")))?;
         // The last thing before the request leaves: all that may have waited is behind us.
-        if verb != Verb::Get && !dry && !self.fence.admits(FENCE_TIME_MIN) {
+        if changes && !self.fence.admits() {
             let message = "this host does not hold the Lease long enough to write";
             return Err(WriteError::here(Fault::Fenced, message));
         }
+        let mut on_its_way = OnItsWay(changes.then_some(&*self.fence));
         let counted = if dry { Verb::DryRun } else { verb };
         self.counters.sent[counted as usize].fetch_add(1, Ordering::Relaxed);
         let secret = at.resource.kind().is_secret();
         let span = tracing::debug_span!("write", verb = counted.as_str(), object = %at);
         let exchange = exchange(&self.client, request, secret).instrument(span);
-        let outcome = tokio::time::timeout(WRITE_TIME_MAX, exchange).await;
-        outcome.unwrap_or_else(|_| {
-            let message = format!("{at}: no answer of the API server within {WRITE_TIME_MAX:?}");
+        let outcome = tokio::time::timeout(time, exchange).await;
+        let outcome = outcome.unwrap_or_else(|_| {
+            let message = format!("{at}: no answer of the API server within {time:?}");
             Err(WriteError::here(Fault::NoAnswer, message))
-        })
+        });
+        on_its_way.answered(&outcome);
+        outcome
     }
 
     fn count(&self, error: WriteError) -> WriteError {
@@ -445,7 +494,7 @@ impl Call<'_> {
         Self { mode: Mode::DryRun, body, ..*self }
     }
 
-    fn into_request(self) -> Result<Request<kube::client::Body>, http::Error> {
+    fn into_request(self, time: Duration) -> Result<Request<kube::client::Body>, http::Error> {
         let Endpoint { resource, namespace, name } = self.at;
         let mut uri = match self.verb {
             Verb::Create => path::of_collection(resource, *namespace),
@@ -455,7 +504,7 @@ impl Call<'_> {
             uri.push('/');
             uri.push_str(subresource);
         }
-        let _ = write!(uri, "?timeout={}s", WRITE_TIME_MAX.as_secs());
+        let _ = write!(uri, "?timeout={}", seconds(time));
         if self.mode == Mode::DryRun {
             uri.push_str("&dryRun=All");
         }
@@ -467,6 +516,11 @@ impl Call<'_> {
             .header(ACCEPT, "application/json")
             .body(kube::client::Body::from(self.body))
     }
+}
+
+/// A time as the API server reads it.
+pub(crate) fn seconds(time: Duration) -> String {
+    if time.subsec_nanos() == 0 { format!("{}s", time.as_secs()) } else { format!("{}ms", time.as_millis()) }
 }
 
 async fn exchange(
@@ -518,19 +572,12 @@ mod tests {
         Kind::new("example.com", "v1", "Web")
     }
 
-    struct Closed;
-    impl Fence for Closed {
-        fn admits(&self, longest: Duration) -> bool {
-            longest < WRITE_TIME_MAX
-        }
-    }
-
     #[tokio::test]
     async fn nothing_is_written_past_the_fence_but_reads_and_dry_runs_go_on() {
         let kind = kind();
         let at = Endpoint::new(&kind, "webs", Some("n"), "a");
         let body = r#"{"apiVersion":"example.com/v1","kind":"Web","metadata":{"name":"a"}}"#;
-        let writer = writer(Some((200, body))).with_fence(Arc::new(Closed));
+        let writer = writer(Some((200, body))).with_fence(Arc::new(AlwaysShut));
         let object = json!({});
         let fault = |result: Result<Object, WriteError>| result.unwrap_err().fault;
         assert_eq!(fault(writer.apply(&at, &object, Conflicts::Force, Mode::Store).await), Fault::Fenced);
@@ -556,6 +603,53 @@ mod tests {
         assert!(error.message.contains("Web.v1.example.com n/a"), "{}", error.message);
     }
 
+    #[derive(Default)]
+    struct Counting(AtomicU64);
+
+    impl Fence for Counting {
+        fn admits(&self) -> bool {
+            true
+        }
+
+        fn write_time(&self) -> Duration {
+            Duration::from_millis(1_200)
+        }
+
+        fn unanswered(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_fence_says_how_long_a_write_takes_and_learns_what_may_still_happen() {
+        let kind = kind();
+        let at = Endpoint::new(&kind, "webs", Some("n"), "a");
+        let fence = Arc::new(Counting::default());
+        let unanswered = |answer| {
+            let (writer, fence, at) = (writer(answer).with_fence(fence.clone()), fence.clone(), at.clone());
+            async move {
+                let before = fence.0.load(Ordering::Relaxed);
+                let _ = writer.create(&at, &json!({}), Mode::Store).await;
+                let _ = writer.create(&at, &json!({}), Mode::DryRun).await;
+                fence.0.load(Ordering::Relaxed) - before
+            }
+        };
+        assert_eq!(unanswered(Some((201, "{}"))).await, 0);
+        assert_eq!(unanswered(Some((409, "{}"))).await, 0, "refused");
+        assert_eq!(unanswered(Some((504, "{}"))).await, 1, "the server has given up waiting for itself");
+        assert_eq!(unanswered(None).await, 1);
+        let began = tokio::time::Instant::now();
+        let writer = writer(None).with_fence(fence.clone());
+        let error = writer.create(&at, &json!({}), Mode::Store).await.unwrap_err();
+        assert_eq!((error.fault, began.elapsed()), (Fault::NoAnswer, fence.write_time()));
+        let before = fence.0.load(Ordering::Relaxed);
+        let object = json!({});
+        let mut dropped = Box::pin(writer.create(&at, &object, Mode::Store));
+        assert!(futures::poll!(&mut dropped).is_pending());
+        drop(dropped);
+        assert_eq!(fence.0.load(Ordering::Relaxed), before + 1, "given up half-way");
+    }
+
     #[tokio::test]
     async fn answers_of_the_wrong_form_or_size_are_errors() {
         let kind = kind();
@@ -574,7 +668,7 @@ mod tests {
         let at = Endpoint::new(&kind, "webs", Some("n"), "a");
         let call = |verb, mode, subresource| {
             let call = Call { verb, mode, at: &at, subresource, query: "&fieldManager=m", body: Vec::new() };
-            let request = call.into_request().unwrap();
+            let request = call.into_request(WRITE_TIME_MAX).unwrap();
             format!("{} {}", request.method(), request.uri())
         };
         assert_eq!(
@@ -585,5 +679,6 @@ mod tests {
             call(Verb::Create, Mode::Store, None),
             "POST /apis/example.com/v1/namespaces/n/webs?timeout=5s&fieldManager=m"
         );
+        assert_eq!(seconds(Duration::from_millis(1_200)), "1200ms");
     }
 }

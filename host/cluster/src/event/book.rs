@@ -155,6 +155,7 @@ mod tests {
 
     fn sighting(name: &str, message: &str) -> Sighting {
         Sighting {
+            fence: std::sync::Arc::new(crate::write::AlwaysOpen),
             kind: Kind::new("example.com", "v1", "Web"),
             key: Key::namespaced("n", name),
             uid: format!("uid-{name}").into(),
