@@ -1,7 +1,7 @@
 //! One controller: the view, the queue and the passes of one primary kind of one plugin. A single task owns all of
 //! it; passes run in tasks of their own and report back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,8 +10,10 @@ use pilothouse_cluster::Change;
 use pilothouse_cluster::apply::Applier;
 use pilothouse_cluster::crd;
 use pilothouse_cluster::discovery::Discovered;
+use pilothouse_cluster::lease::{Shards, Term};
 use pilothouse_cluster::queue::{self, Outcome, PluginTurns, Queue, QueueSettings, Wake};
 use pilothouse_cluster::status::StatusWriter;
+use pilothouse_cluster::write::Fence as _;
 use pilothouse_model::action::Rejected;
 use pilothouse_model::backoff;
 use pilothouse_model::condition::Reason;
@@ -39,6 +41,9 @@ const SETUP_BACKOFF: BackoffSettings = BackoffSettings { base_ms: 200, cap_ms: 3
 /// as it can.
 const LOOK_AGAIN: BackoffSettings = BackoffSettings { base_ms: 100, cap_ms: 60_000 };
 
+/// Until a pass that could write nothing is tried again: a quarter of the time between two renewals.
+const FENCE_PAUSE: Duration = Duration::from_millis(500);
+
 /// Runs the controller of `kind` until `stop`, then lets its passes end, and says which objects hold its finalizer
 /// then, if it has one. Versions are swapped as they come. `turns` are those of the plugin, for all of its controllers
 /// together.
@@ -55,9 +60,11 @@ pub(crate) async fn run(
     // Watches begin when there is something to watch.
     let ready = loop {
         let version = Arc::clone(&versions.borrow_and_update());
+        // From before: what is taken while it is set up may need more to be done.
+        let terms = shared.shards.clone().terms();
         let wrong = |problem| gate.set(Err(problem));
         tokio::select! {
-            () = set_up(&shared, &version, &kind, wrong) => break version,
+            () = set_up(&shared, &version, &kind, wrong) => break (version, terms),
             () = stop.cancelled() => return None,
             changed = versions.changed() => if changed.is_err() { return None },
         }
@@ -73,7 +80,7 @@ pub(crate) fn gate_name(plugin: &PluginName, kind: &Kind) -> String {
 /// Applies the CRD if the host was told to, and checks that the API server has the kinds as the manifest says. Tried
 /// until it succeeds; each problem is said once.
 async fn set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind, wrong: impl Fn(String)) {
-    let mut said = String::new();
+    let (mut said, mut shards) = (String::new(), shared.shards.clone());
     for failures in 1_u32.. {
         let Err(Obstacle { problem, retry_after }) = try_set_up(shared, plugin, kind).await else { return };
         if problem != said {
@@ -82,7 +89,11 @@ async fn set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind, wrong: impl F
             said = problem;
         }
         let delay = backoff::delay(&SETUP_BACKOFF, failures, 0);
-        tokio::time::sleep(delay.max(retry_after.unwrap_or_default())).await;
+        tokio::select! {
+            () = tokio::time::sleep(delay.max(retry_after.unwrap_or_default())) => {}
+            // A CRD that is missing may have become this host's to apply.
+            () = shards.changed() => {}
+        }
     }
 }
 
@@ -97,8 +108,10 @@ async fn try_set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind) -> Result
     let manifest = plugin.prepared.manifest();
     if shared.apply_crds
         && let Some(crd) = manifest.crd(kind)
+        // Who stands by waits for the CRD of the one who does not.
+        && let Some(work) = shared.shards.begin_work(shared.shards.of(&manifest.name, None))
     {
-        crd::apply_crds(&shared.writer, std::slice::from_ref(crd))
+        crd::apply_crds(&shared.writer.with_fence(work.fence()), std::slice::from_ref(crd))
             .await
             .map_err(|error| Obstacle { retry_after: error.retry_after(), problem: error.to_string() })?;
     }
@@ -125,14 +138,28 @@ async fn try_set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind) -> Result
 /// News that wait to be looked at. Filled by listeners, which may not block; emptied by the loop.
 struct Inbox {
     queue: Queue,
+    plugin: PluginName,
+    shards: Shards,
     /// UIDs of primaries and children that are gone.
     buried: Mutex<Vec<Arc<str>>>,
+    /// Keys of primaries that are gone and that no pass will look at, as their shard is another host's.
+    unqueued: Mutex<Vec<Key>>,
     /// A watch changed its state.
     state: AtomicBool,
     woken: Notify,
 }
 
 impl Inbox {
+    /// Whether this host holds the key's shard. Others' keys are not queued: when their shard is taken, all of its keys
+    /// are looked at.
+    fn is_ours(&self, key: &Key) -> bool {
+        self.shards.term(self.shard(key)).is_some()
+    }
+
+    fn shard(&self, key: &Key) -> usize {
+        self.shards.of_key(&self.plugin, key)
+    }
+
     fn take(&self, news: News) {
         match news {
             // The queue wakes the loop itself.
@@ -142,15 +169,20 @@ impl Inbox {
                 } else {
                     Wake::changed(delta.resource_version).resetting(delta.edited)
                 };
-                self.queue.add(delta.key, wake);
-                if delta.change != Change::Deleted {
+                let gone = delta.change == Change::Deleted;
+                if self.is_ours(&delta.key) {
+                    self.queue.add(delta.key, wake);
+                } else if gone {
+                    lock(&self.unqueued).push(delta.key);
+                }
+                if !gone {
                     return;
                 }
                 lock(&self.buried).push(delta.uid);
             }
             News::Child { owner, uid, change, resource_version } => {
                 // At the start every primary is looked at anyway.
-                if change != Change::Initial {
+                if change != Change::Initial && self.is_ours(&owner) {
                     self.queue.add(owner, Wake::changed(resource_version));
                 }
                 if change != Change::Deleted {
@@ -160,7 +192,7 @@ impl Inbox {
             }
             News::State => self.state.store(true, Ordering::Release),
             News::Related { keys } => {
-                self.queue.add_all(keys, Wake::change());
+                self.queue.add_all(keys.into_iter().filter(|key| self.is_ours(key)), Wake::change());
                 return;
             }
         }
@@ -198,10 +230,13 @@ struct ControllerLoop {
     inbox: Arc<Inbox>,
     turns: PluginTurns,
     view: Arc<View>,
-    applier: Arc<Applier>,
-    statuses: Arc<StatusWriter>,
+    applier: Applier,
+    statuses: StatusWriter,
     metrics: Arc<ControllerMetrics>,
     gate: Gate,
+    shards: Shards,
+    /// The terms by shard, as the loop saw them last.
+    terms: Vec<Option<Term>>,
     passes: JoinSet<(queue::Pass, Ended)>,
     /// What a new version needs done; ends with the controller.
     chores: JoinSet<()>,
@@ -213,23 +248,33 @@ struct ControllerLoop {
 }
 
 impl ControllerLoop {
-    fn new(shared: Arc<Shared>, turns: PluginTurns, kind: Kind, plugin: Arc<LivePlugin>, gate: Gate) -> Self {
+    fn new(
+        shared: Arc<Shared>,
+        turns: PluginTurns,
+        kind: Kind,
+        (plugin, terms): (Arc<LivePlugin>, Vec<Option<Term>>),
+        gate: Gate,
+    ) -> Self {
         let manifest = plugin.prepared.manifest();
         let name = &manifest.name;
         let at = position(&plugin, &kind);
         turns.set_concurrency(plugin.settings.concurrency);
         let inbox = Arc::new(Inbox {
             queue: turns.queue(queue_settings(&shared, &plugin, at)),
+            plugin: name.clone(),
+            shards: shared.shards.clone(),
             buried: Mutex::default(),
+            unqueued: Mutex::default(),
             state: AtomicBool::new(true),
             woken: Notify::new(),
         });
         let view = open_view(&shared, &plugin, at, &inbox);
-        let applier = Arc::new(Applier::new(&shared.writer, name.clone()));
-        let statuses = Arc::new(StatusWriter::new(applier.writer().clone()));
+        let applier = Applier::new(&shared.writer, name.clone());
+        let statuses = StatusWriter::new(applier.writer().clone());
         let metrics = Arc::new(shared.metrics.controller(name, &kind, &inbox.queue));
         metrics.concurrency(plugin.settings.concurrency);
         Self {
+            shards: shared.shards.clone(),
             shared,
             kind,
             plugin,
@@ -241,6 +286,7 @@ impl ControllerLoop {
             statuses,
             metrics,
             gate,
+            terms,
             passes: JoinSet::new(),
             chores: JoinSet::new(),
             next: None,
@@ -255,6 +301,7 @@ impl ControllerLoop {
         stop: CancellationToken,
     ) -> Option<Abandoned> {
         loop {
+            self.follow_shards();
             self.take_in();
             self.take_over();
             self.say_ready();
@@ -265,6 +312,7 @@ impl ControllerLoop {
                 next = queue.next(), if may_start => self.start(next),
                 Some(ended) = self.passes.join_next(), if !self.passes.is_empty() => self.finish(ended),
                 () = self.inbox.woken.notified() => {}
+                () = self.shards.changed() => {}
                 changed = versions.changed() => {
                     if changed.is_err() {
                         break;
@@ -287,11 +335,51 @@ impl ControllerLoop {
         Some(Abandoned { plugin: self.plugin_name().clone(), kind: self.kind.clone(), finalizer, objects })
     }
 
+    /// Queues the keys of shards that were taken and drops those of shards that were lost. Passes that run under a term
+    /// that is over write nothing more and end by themselves.
+    fn follow_shards(&mut self) {
+        let (before, now) = (std::mem::take(&mut self.terms), self.shards.terms());
+        let differs = |shard: &usize| before.get(*shard) != now.get(*shard);
+        let changed: HashSet<usize> = (0..now.len()).filter(differs).collect();
+        self.terms = now;
+        if changed.is_empty() {
+            return;
+        }
+        let inbox = &self.inbox;
+        let is_of = |key: &Key| changed.contains(&inbox.shard(key));
+        self.left.retain(|key, _| !is_of(key));
+        self.held.retain(|key, _| !is_of(key));
+        let (ours, others): (Vec<Key>, Vec<Key>) =
+            self.view.primary_keys().into_iter().filter(is_of).partition(|key| inbox.is_ours(key));
+        for key in others {
+            inbox.queue.forget(&key);
+            self.view.look_ups().forget(&key);
+        }
+        inbox.queue.add_all(ours, Wake::resync().resetting(true));
+        self.count_held();
+        let of_crds = self.shards.of(self.plugin_name(), None);
+        if changed.contains(&of_crds) && self.terms[of_crds].is_some() {
+            self.spawn_set_up(Arc::clone(&self.plugin));
+        }
+    }
+
+    /// Sets up once more, beside what works.
+    fn spawn_set_up(&mut self, plugin: Arc<LivePlugin>) {
+        self.chores.abort_all();
+        let (shared, kind) = (Arc::clone(&self.shared), self.kind.clone());
+        self.chores.spawn(async move { set_up(&shared, &plugin, &kind, |_| {}).await });
+    }
+
     /// Forgets what is remembered of objects that are gone.
     fn take_in(&self) {
         for uid in std::mem::take(&mut *lock(&self.inbox.buried)) {
             self.applier.forget(&uid);
             self.statuses.forget(&uid);
+        }
+        for key in std::mem::take(&mut *lock(&self.inbox.unqueued)) {
+            self.view.forget(&key);
+            // Created again in between, it would have been forgotten with its predecessor.
+            self.view.find(&key);
         }
     }
 
@@ -302,14 +390,25 @@ impl ControllerLoop {
 
     fn start(&mut self, next: queue::Pass) {
         let key = next.key().clone();
+        let Some(work) = self.shards.begin_work(self.inbox.shard(&key)) else {
+            // Its shard was lost since it was queued.
+            next.finish(Outcome::Rest, &[]);
+            self.inbox.queue.forget(&key);
+            return;
+        };
+        if !work.term().admits() {
+            // Without a renewal for a while the host can only calculate. Either one comes or the term ends.
+            next.finish(Outcome::Success { requeue_after: Some(FENCE_PAUSE) }, &[]);
+            return;
+        }
         let pass = Pass {
             plugin: Arc::clone(&self.plugin),
             controller: self.at,
             view: Arc::clone(&self.view),
             sandbox: Arc::clone(&self.shared.sandbox),
-            applier: Arc::clone(&self.applier),
-            statuses: Arc::clone(&self.statuses),
-            events: self.shared.events.clone(),
+            applier: self.applier.with_fence(work.fence()),
+            statuses: self.statuses.with_fence(work.fence()),
+            events: self.shared.events.with_fence(work.fence()),
             metrics: Arc::clone(&self.metrics),
             namespaces: Arc::clone(&self.shared.namespaces),
             has_conditions: self.plugin.prepared.manifest().holds_conditions(&self.kind),
@@ -328,6 +427,7 @@ impl ControllerLoop {
             metrics.pass_begins(next.waited());
             let ended = pass.run(&key, &last).await;
             metrics.pass_ends(begun.elapsed(), result(&ended));
+            drop(work);
             (next, ended)
         };
         self.passes.spawn(run.instrument(span));
@@ -353,6 +453,13 @@ impl ControllerLoop {
         self.note_held(&key, ended.held);
         let slowest = Duration::from_millis(self.plugin.settings.backoff.cap_ms);
         pass.finish(outcome(ended.ending, changing, slowest), &ended.written);
+        if !self.inbox.is_ours(&key) {
+            // Its shard was lost while it ran.
+            self.left.remove(&key);
+            self.note_held(&key, None);
+            self.inbox.queue.forget(&key);
+            return;
+        }
         if ended.ending == Ending::Gone && self.view.primary(&key).is_none() {
             self.inbox.queue.forget(&key);
             self.view.forget(&key);
@@ -370,11 +477,15 @@ impl ControllerLoop {
             None => self.held.remove(key),
         };
         if before != held {
-            let count = |reason| self.held.values().filter(|held| **held == reason).count();
-            let [paused, awaiting, updating] =
-                [Reason::Paused, Reason::AwaitingApproval, Reason::Updating].map(count);
-            self.metrics.held(paused, awaiting, updating);
+            self.count_held();
         }
+    }
+
+    fn count_held(&self) {
+        let count = |reason| self.held.values().filter(|held| **held == reason).count();
+        let [paused, awaiting, updating] =
+            [Reason::Paused, Reason::AwaitingApproval, Reason::Updating].map(count);
+        self.metrics.held(paused, awaiting, updating);
     }
 
     /// A new version is there. It serves at once if it watches what the one before it watches, else when its own
@@ -384,9 +495,7 @@ impl ControllerLoop {
         let (new, old) = (version.prepared.manifest(), self.plugin.prepared.manifest());
         let same_controller = new.controllers[at] == old.controllers[self.at];
         if !same_controller || new.crd(&self.kind) != old.crd(&self.kind) {
-            self.chores.abort_all();
-            let (shared, plugin, kind) = (Arc::clone(&self.shared), Arc::clone(&version), self.kind.clone());
-            self.chores.spawn(async move { set_up(&shared, &plugin, &kind, |_| {}).await });
+            self.spawn_set_up(Arc::clone(&version));
         }
         // Watches that both need are shared, so they stay filled.
         let view = if same_controller {
@@ -412,7 +521,8 @@ impl ControllerLoop {
         self.turns.set_concurrency(self.plugin.settings.concurrency);
         self.metrics.concurrency(self.plugin.settings.concurrency);
         self.inbox.queue.configure(queue_settings(&self.shared, &self.plugin, self.at));
-        self.inbox.queue.add_all(self.view.primary_keys(), Wake::resync().resetting(true));
+        let keys = self.view.primary_keys().into_iter().filter(|key| self.inbox.is_ours(key));
+        self.inbox.queue.add_all(keys, Wake::resync().resetting(true));
     }
 
     fn say_ready(&self) {

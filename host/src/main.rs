@@ -3,6 +3,7 @@
 mod abandoned;
 mod cli;
 mod controller;
+mod leader;
 mod log;
 mod look_ups;
 mod metrics;

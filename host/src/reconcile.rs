@@ -31,7 +31,7 @@ mod cleanup;
 mod planned;
 mod verdict;
 
-/// What every pass of a controller needs. Shared, never changed while a pass runs.
+/// What a pass needs. Never changed while it runs; whatever writes does so under the term that it began in.
 pub(crate) struct Pass {
     /// The version that this pass began with and ends on.
     pub plugin: Arc<LivePlugin>,
@@ -42,9 +42,9 @@ pub(crate) struct Pass {
     /// Calls into the guest.
     pub sandbox: Arc<Sandbox>,
     /// Writes of the children.
-    pub applier: Arc<Applier>,
+    pub applier: Applier,
     /// Writes of the primaries' statuses.
-    pub statuses: Arc<StatusWriter>,
+    pub statuses: StatusWriter,
     /// Events about the primary.
     pub events: Recorder,
     /// Counts.

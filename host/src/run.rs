@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use pilothouse_cluster::lease::{Leadership, LeaseOptions, Shards};
 use pilothouse_cluster::queue::Scheduler;
 use pilothouse_cluster::watches::Watches;
-use pilothouse_cluster::write::{AlwaysOpen, Writer};
+use pilothouse_cluster::write::{AlwaysShut, Writer};
 use pilothouse_cluster::{Cluster, ConnectOptions, event};
 use pilothouse_sandbox::{CompileLimits, Compiler, Sandbox, SandboxOptions};
 use tokio::net::TcpListener;
@@ -19,7 +20,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::run::RunConfig;
+use crate::cli::run::{LeaseConfig, RunConfig};
+use crate::leader;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::plugins::Loader;
@@ -32,10 +34,10 @@ const FOUND_MAX: usize = 16;
 /// Passes at the same time, over all plugins: a pass waits for the API server most of its life, and an API server
 /// takes 200 writes at once by default.
 const PASSES_MAX: usize = 64;
-/// Passes that run get this long to end, less than the 30 s that kubelet gives a pod.
+/// Passes that run get this long to end. Their events and the release of the Leases take at most 14 s more, usually
+/// none: `deploy/` gives a pod 40 s.
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(20);
-/// Events of the last passes get this long to be written; then the rest is lost. Together with the passes less than
-/// kubelet's 30 s.
+/// Events of the last passes get this long to be written; then the rest is lost.
 const EVENTS_DEADLINE: Duration = Duration::from_secs(5);
 /// The very program that runs, also when its file has been replaced since.
 const PROGRAM: &str = "/proc/self/exe";
@@ -97,6 +99,7 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
         .then(|| health.gate("plugin directories".to_owned(), "the first scan is on its way"));
     let config_map_list = (config.plugin_config_maps.is_some())
         .then(|| health.gate("plugin ConfigMaps".to_owned(), "the first list is on its way"));
+    let lease_gate = health.gate("Leases".to_owned(), "not looked at yet");
 
     // Probes are answered before anything that may have to wait.
     let listener = TcpListener::bind(config.listen)
@@ -108,7 +111,10 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
     let served = serve::serve(listener, health.clone(), metrics.clone(), live.clone(), answer_until);
     parts.spawn("HTTP server", served);
 
-    let options = ConnectOptions { kubeconfig: config.kubeconfig.clone(), ..ConnectOptions::default() };
+    let mut options = ConnectOptions { kubeconfig: config.kubeconfig.clone(), ..ConnectOptions::default() };
+    if let Some(leases) = &config.leases {
+        options.write_travel_max = leases.timing.travel_time();
+    }
     let cluster = Cluster::open(&options).await.map_err(|error| RunError::BadInput(error.into()))?;
     tracing::info!(server = cluster.url(), "connecting to the API server");
     tokio::select! {
@@ -116,10 +122,21 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
         () = stop.cancelled() => return Ok(()),
     }
 
-    let writer = Writer::new(cluster.writer().clone(), MANAGER, Arc::new(AlwaysOpen));
+    let watches = Watches::new(cluster.clone());
+    let mut leadership = match config.leases {
+        Some(leases) => {
+            let begun = Leadership::begin(&cluster, &watches, lease_options(leases, &cluster));
+            Some(begun.await.map_err(|error| RunError::BadInput(error.into()))?)
+        }
+        None => None,
+    };
+    let shards = leadership.as_ref().map_or_else(Shards::alone, |leadership| leadership.shards().clone());
+    parts.spawn_endless("leadership's word", leader::tell(shards.clone(), metrics.clone(), lease_gate));
+
+    // Nothing is written but under a term, which each piece of work brings along.
+    let writer = Writer::new(cluster.writer().clone(), MANAGER, Arc::new(AlwaysShut));
     let (events, event_task) = event::recorder(&writer, &instance());
     parts.spawn_endless("events", event_task.run());
-    let watches = Watches::new(cluster.clone());
     metrics.read_from().cluster(&cluster);
     metrics.read_from().watches(&watches);
     metrics.read_from().events(events.counters());
@@ -129,6 +146,7 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
         scheduler: Scheduler::new(PASSES_MAX),
         cluster,
         writer,
+        shards: shards.clone(),
         sandbox,
         events,
         metrics,
@@ -147,7 +165,7 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
         config.plugin_config_maps.map(|namespace| sources::ConfigMaps::watch(&shared, &namespace));
     parts.spawn_endless(
         "load failures",
-        sources::tell_failures(shared.events.clone(), config_maps.clone(), failed),
+        sources::tell_failures(shared.events.clone(), shards, config_maps.clone(), failed),
     );
     if let (Some(config_maps), Some(gate)) = (config_maps, config_map_list) {
         parts.spawn_endless("plugin ConfigMaps", config_maps.follow(found, gate));
@@ -159,20 +177,42 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
         biased;
         () = stop.cancelled() => Ok(()),
         failed = parts.first_end() => Err(RunError::Failed(failed)),
+        () = keeper_failed(&mut leadership) => Err(RunError::Failed(anyhow!("a Lease is kept no more, which is a bug"))),
         _ = &mut supervisor => {
             return Err(RunError::Failed(anyhow!("the supervisor ended by itself, which is a bug")));
         }
     };
     stop.cancel();
-    if tokio::time::timeout(SHUTDOWN_DEADLINE, &mut supervisor).await.is_err() {
+    let supervised = tokio::time::timeout(SHUTDOWN_DEADLINE, &mut supervisor).await;
+    if supervised.is_err() {
         tracing::warn!("passes did not end within {} s and are cut short", SHUTDOWN_DEADLINE.as_secs());
         supervisor.abort();
     }
     if tokio::time::timeout(EVENTS_DEADLINE, last_events.flush()).await.is_err() {
         tracing::warn!("the last events were not written within {} s", EVENTS_DEADLINE.as_secs());
     }
+    if let Some(leadership) = leadership {
+        // Whoever takes over must not meet a write of a pass that was cut short.
+        leadership.end(matches!(supervised, Ok(Ok(())))).await;
+    }
     tracing::info!("ended");
     ended
+}
+
+/// The Leases' namespace: as told, else the pod's, else that of the kubeconfig's context.
+fn lease_options(config: LeaseConfig, cluster: &Cluster) -> LeaseOptions {
+    let of_pod = std::env::var("POD_NAMESPACE").ok().filter(|namespace| !namespace.is_empty());
+    let namespace = config.namespace.or(of_pod).unwrap_or_else(|| cluster.default_namespace().to_owned());
+    let LeaseConfig { name, shards, timing, .. } = config;
+    LeaseOptions { namespace, name, shards, timing, host: instance() }
+}
+
+/// Waits until a keeper ends by itself.
+async fn keeper_failed(leadership: &mut Option<Leadership>) {
+    match leadership {
+        Some(leadership) => leadership.failed().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The tasks of the host. None of them ends before the host does; all end with it.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pilothouse_cluster::event::Recorder;
+use pilothouse_cluster::lease::Shards;
 use pilothouse_cluster::watches::{Query, Subscription, WatchState};
 use pilothouse_fetch::{Change, FetchError, Origin, from_config_map, watch_directories};
 use pilothouse_model::action::{Event, Severity};
@@ -175,8 +176,11 @@ fn read(object: &Object, before: Option<&Origin>) -> Change {
 
 /// Says in events on ConfigMaps what could not be loaded from them. Files have no object to say it on: the log and
 /// the metric have it.
+///
+/// Each host loads plugins for itself; the one that holds the namespace's shard says what failed.
 pub(crate) async fn tell_failures(
     events: Recorder,
+    shards: Shards,
     config_maps: Option<ConfigMaps>,
     mut failures: mpsc::Receiver<LoadFailure>,
 ) {
@@ -185,7 +189,9 @@ pub(crate) async fn tell_failures(
         let Some(object) = config_maps.as_ref().and_then(|maps| maps.object(namespace, name)) else {
             continue;
         };
+        let Some(term) = shards.term(shards.of_host(namespace)) else { continue };
         let (severity, reason) = (Severity::Warning, "PluginNotLoaded".to_owned());
-        events.record(&object, &Event { severity, reason, message: failure.message });
+        let event = Event { severity, reason, message: failure.message };
+        events.with_fence(Arc::new(term)).record(&object, &event);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pilothouse_cluster::Cluster;
 use pilothouse_cluster::event::Recorder;
+use pilothouse_cluster::lease::Shards;
 use pilothouse_cluster::queue::{PluginTurns, Scheduler};
 use pilothouse_cluster::watches::Watches;
 use pilothouse_cluster::write::Writer;
@@ -30,8 +31,10 @@ pub(crate) struct Shared {
     pub watches: Watches,
     /// Whose pass is next.
     pub scheduler: Scheduler,
-    /// Writes.
+    /// Writes; not one before it is put under a term.
     pub writer: Writer,
+    /// Which work is this host's.
+    pub shards: Shards,
     /// Calls.
     pub sandbox: Arc<Sandbox>,
     /// Events.

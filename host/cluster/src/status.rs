@@ -34,13 +34,15 @@ impl Status<'_> {
     }
 }
 
+type LeftOver = HashMap<Arc<str>, (Print, u64)>;
+
 /// Writes the statuses of one plugin's primaries.
 #[derive(Debug)]
 pub struct StatusWriter {
     writer: Writer,
     /// By UID of the primary: the patch (without its times) that was left over after a write, and the version that
     /// it was left over of. The API server drops what the schema does not declare; that part would be sent for ever.
-    left_over: Arc<Mutex<HashMap<Arc<str>, (Print, u64)>>>,
+    left_over: Arc<Mutex<LeftOver>>,
 }
 
 impl StatusWriter {
@@ -122,7 +124,7 @@ impl StatusWriter {
         self.remembered().remove(uid);
     }
 
-    fn remembered(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, (Print, u64)>> {
+    fn remembered(&self) -> std::sync::MutexGuard<'_, LeftOver> {
         self.left_over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

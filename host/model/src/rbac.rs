@@ -10,6 +10,7 @@
 //!   admission plugin OwnerReferencesPermissionEnforcement is on
 //! - it reads and patches targets, or deletes them, as far as each target's verbs say
 //! - it records events: one `create`, and a `patch` for repeats
+//! - it creates, watches and updates the Leases by which hosts elect who writes
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -171,6 +172,18 @@ impl Collected {
         rules.sort_by(|a, b| (&a.api_groups, &a.resources).cmp(&(&b.api_groups, &b.resources)));
         rules
     }
+}
+
+/// What the host needs, in the namespace of its Leases, to elect by them who writes. RBAC cannot say which name a
+/// creation may have; all else is said of these names alone, lists and watches too, which ask for one name.
+pub fn leases(names: Vec<String>) -> Vec<Rule> {
+    let rule = |resource_names, verbs: &[Verb]| Rule {
+        api_groups: vec!["coordination.k8s.io".to_owned()],
+        resources: vec!["leases".to_owned()],
+        resource_names,
+        verbs: verbs.to_vec(),
+    };
+    vec![rule(Vec::new(), &[Verb::Create]), rule(names, &[Verb::Get, Verb::List, Verb::Watch, Verb::Update])]
 }
 
 #[cfg(test)]

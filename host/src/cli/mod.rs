@@ -5,6 +5,7 @@ pub(crate) mod crds;
 pub(crate) mod documents;
 pub(crate) mod exit;
 pub(crate) mod inspect;
+pub(crate) mod lease;
 pub(crate) mod output;
 pub(crate) mod package;
 pub(crate) mod plugin;

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use pilothouse_cluster::lease::{SHARDS_MAX, lease_names};
 use pilothouse_model::manifest::Manifest;
 use pilothouse_model::rbac::{self, Rule};
 use serde_json::{Value, json};
 
 use crate::cli::exit::{EXIT_CODES, Exit};
+use crate::cli::lease::{Switch, check_lease_name};
 use crate::cli::output::{self, Format};
 use crate::cli::plugin;
 use crate::cli::run::check_namespace;
@@ -34,6 +36,19 @@ pub(crate) struct RbacArgs {
     /// As given to `run`
     #[arg(long)]
     apply_crds: bool,
+    /// As given to `run`
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    leases: Switch,
+    /// As given to `run` [default: that of the account]
+    #[arg(long, value_name = "NAMESPACE")]
+    lease_namespace: Option<String>,
+    /// As given to `run`
+    #[arg(long, value_name = "NAME", default_value = "pilothouse")]
+    lease_name: String,
+    /// As given to `run`
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=SHARDS_MAX as u64))]
+    shards: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -55,6 +70,10 @@ pub(crate) fn main(args: &RbacArgs) -> Result<(), Exit> {
     for namespace in args.namespaces.iter().chain(&args.plugin_configmaps) {
         check_namespace("namespace", namespace)?;
     }
+    if let Some(namespace) = &args.lease_namespace {
+        check_namespace("--lease-namespace", namespace)?;
+    }
+    check_lease_name(&args.lease_name)?;
     let plugins = plugin::load_all(&args.plugin)?;
     let manifests: Vec<&Manifest> = plugins.iter().map(plugin::Plugin::manifest).collect();
     output::print(&objects(args, &manifests), Format::Yaml)
@@ -80,6 +99,12 @@ fn objects(args: &RbacArgs, manifests: &[&Manifest]) -> Vec<Value> {
     if let Some(namespace) = &args.plugin_configmaps {
         let name = format!("{name}-plugins");
         objects.extend(role(Some(namespace), &name, &rbac::plugin_config_maps(), account));
+    }
+    if args.leases == Switch::On {
+        let names = lease_names(&args.lease_name, usize::try_from(args.shards).unwrap_or(SHARDS_MAX));
+        let namespace = args.lease_namespace.as_ref().unwrap_or(&account.namespace);
+        let name = format!("{}-leases", account.name);
+        objects.extend(role(Some(namespace), &name, &rbac::leases(names), account));
     }
     objects
 }
@@ -119,6 +144,10 @@ mod tests {
             namespaces: namespaces.iter().map(ToString::to_string).collect(),
             plugin_configmaps: Some("plugins".to_owned()),
             apply_crds: true,
+            leases: Switch::On,
+            lease_namespace: None,
+            lease_name: "pilot".to_owned(),
+            shards: 1,
         }
     }
 
@@ -162,13 +191,28 @@ mod tests {
     fn rights_lie_where_they_are_needed_and_nowhere_else() {
         let manifest = manifest();
         let host = "Role plugins/pilot-plugins: configmaps,events";
+        let leases = "Role ops/pilot-leases: leases,leases";
         let definitions = "customresourcedefinitions,customresourcedefinitions";
         let expected = format!("ClusterRole /pilot: nodes,{definitions},events,webs,webs/status");
-        assert_eq!(roles(&objects(&args(&[]), &[&manifest])), [&expected, host]);
+        assert_eq!(roles(&objects(&args(&[]), &[&manifest])), [&expected, host, leases]);
 
         let cluster = format!("ClusterRole /pilot: nodes,{definitions}");
         let (a, b) = ("Role a/pilot: events,webs,webs/status", "Role b/pilot: events,webs,webs/status");
-        assert_eq!(roles(&objects(&args(&["a", "b"]), &[&manifest])), [&cluster, a, b, host]);
+        assert_eq!(roles(&objects(&args(&["a", "b"]), &[&manifest])), [&cluster, a, b, host, leases]);
+    }
+
+    #[test]
+    fn each_lease_is_named_and_none_without_them() {
+        let leases = |args: RbacArgs| {
+            let roles = objects(&args, &[]);
+            roles.into_iter().find(|object| object["metadata"]["name"] == "pilot-leases")
+        };
+        let sharded = leases(RbacArgs { shards: 2, lease_namespace: Some("l".to_owned()), ..args(&[]) });
+        let sharded = sharded.unwrap();
+        assert_eq!(sharded["metadata"]["namespace"], "l");
+        assert_eq!(sharded["rules"][1]["resourceNames"], json!(["pilot", "pilot-0", "pilot-1"]));
+        assert_eq!(leases(args(&[])).unwrap()["rules"][1]["resourceNames"], json!(["pilot"]));
+        assert!(leases(RbacArgs { leases: Switch::Off, ..args(&[]) }).is_none());
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cli::exit::Exit;
+use crate::cli::lease::LeaseArgs;
+pub(crate) use crate::cli::lease::LeaseConfig;
 
 /// Host the plugins: watch, reconcile, apply
 #[derive(Debug, clap::Args)]
@@ -43,6 +45,8 @@ pub(crate) struct RunArgs {
     /// Form of the log on stderr
     #[arg(long, value_name = "FORMAT", env = "PILOTHOUSE_LOG_FORMAT", default_value = "text")]
     log_format: LogFormat,
+    #[command(flatten)]
+    leases: LeaseArgs,
 }
 
 /// Form of the log.
@@ -73,6 +77,8 @@ pub(crate) struct RunConfig {
     pub(crate) listen: SocketAddr,
     /// Form of the log.
     pub(crate) log_format: LogFormat,
+    /// None: there is no other host.
+    pub(crate) leases: Option<LeaseConfig>,
 }
 
 impl RunArgs {
@@ -110,6 +116,7 @@ impl RunArgs {
             resync: Duration::from_secs(self.resync),
             listen: self.listen,
             log_format: self.log_format,
+            leases: self.leases.config()?,
         })
     }
 }

@@ -30,7 +30,6 @@ impl LeaderFamily {
         Self(family)
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "a host that is alone stands for no Lease"))]
     /// This host stands for the Lease of this name, and does not hold it yet.
     pub(crate) fn lease(&self, name: &str) -> LeaderStatus {
         LeaderStatus(Series::new(&self.0, LeaseLabel { name: name.to_owned() }))
@@ -38,7 +37,6 @@ impl LeaderFamily {
 }
 
 impl LeaderStatus {
-    #[cfg_attr(not(test), expect(dead_code, reason = "a host that is alone stands for no Lease"))]
     /// It holds the Lease, or does not any more.
     pub(crate) fn set(&self, leads: bool) {
         self.0.set(i64::from(leads));

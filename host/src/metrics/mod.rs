@@ -102,7 +102,6 @@ impl Metrics {
     }
 
     /// Leadership.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a host that is alone stands for no Lease"))]
     pub(crate) fn leaders(&self) -> &LeaderFamily {
         &self.0.leaders
     }

@@ -6,7 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// All gates. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Health {
-    gates: Arc<Mutex<BTreeMap<String, Option<String>>>>,
+    gates: Arc<Mutex<BTreeMap<String, State>>>,
+}
+
+/// One gate.
+#[derive(Default)]
+struct State {
+    /// Why it is closed.
+    closed: Option<String>,
+    /// What is to be said of it although it is open.
+    note: Option<String>,
 }
 
 /// One condition of readiness. It stops counting when dropped.
@@ -18,7 +27,7 @@ pub(crate) struct Gate {
 impl Health {
     /// A new gate, closed for this reason. `name` must be unique among the living ones.
     pub(crate) fn gate(&self, name: String, reason: &str) -> Gate {
-        self.lock().insert(name.clone(), Some(reason.to_owned()));
+        self.lock().insert(name.clone(), State { closed: Some(reason.to_owned()), note: None });
         Gate { health: self.clone(), name }
     }
 
@@ -26,12 +35,18 @@ impl Health {
     /// it has not got there yet, or has ended.
     pub(crate) fn unready(&self, expected: impl IntoIterator<Item = String>) -> Vec<String> {
         let gates = self.lock();
-        let closed = gates.iter().filter_map(|(name, reason)| Some(format!("{name}: {}", reason.as_ref()?)));
+        let closed =
+            gates.iter().filter_map(|(name, gate)| Some(format!("{name}: {}", gate.closed.as_ref()?)));
         let missing = expected.into_iter().filter(|name| !gates.contains_key(name));
         closed.chain(missing.map(|name| format!("{name}: not running"))).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
+    /// What open gates have to say.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.lock().values().filter_map(|gate| gate.note.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, State>> {
         // A map of strings is whole whenever the lock is free, also after a panic.
         self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -40,7 +55,13 @@ impl Health {
 impl Gate {
     /// Opens the gate, or closes it for a reason.
     pub(crate) fn set(&self, state: Result<(), String>) {
-        self.health.lock().insert(self.name.clone(), state.err());
+        let state = State { closed: state.err(), note: None };
+        self.health.lock().insert(self.name.clone(), state);
+    }
+
+    /// Opens the gate, with something to say.
+    pub(crate) fn open_with(&self, note: String) {
+        self.health.lock().insert(self.name.clone(), State { closed: None, note: Some(note) });
     }
 }
 
@@ -67,6 +88,10 @@ mod tests {
         watch.set(Err("forbidden".to_owned()));
         assert_eq!(health.unready([]), ["plugin web: forbidden"]);
         watch.set(Ok(()));
+        watch.open_with("stands by".to_owned());
+        assert_eq!((health.unready([]).len(), health.notes()), (0, vec!["stands by".to_owned()]));
+        watch.set(Ok(()));
+        assert!(health.notes().is_empty());
         let expected = || ["plugin web", "plugin db"].map(str::to_owned);
         assert_eq!(health.unready(expected()), ["plugin db: not running"]);
         drop(watch);

@@ -48,7 +48,8 @@ pub(crate) async fn serve(
     axum::serve(listener, app).with_graceful_shutdown(shutdown).await.context("serving probes and metrics")
 }
 
-/// 200 when every loaded plugin's watches are in sync; else 503 with one line for each reason.
+/// 200 when every loaded plugin's watches are in sync; else 503 with one line for each reason. A host that stands by is
+/// ready, and says so: it could take over at once, and a rollout waits for it.
 async fn ready(State(shared): State<Shared>) -> impl IntoResponse {
     let live = Arc::clone(&shared.live.borrow());
     let kinds = live
@@ -56,7 +57,8 @@ async fn ready(State(shared): State<Shared>) -> impl IntoResponse {
         .flat_map(|(name, plugin)| plugin.kinds().into_iter().map(move |kind| gate_name(name, &kind)));
     let unready = shared.health.unready(kinds);
     if unready.is_empty() {
-        (StatusCode::OK, "ok\n".to_owned())
+        let lines = std::iter::once("ok".to_owned()).chain(shared.health.notes());
+        (StatusCode::OK, lines.map(|line| line + "\n").collect())
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, unready.join("\n") + "\n")
     }

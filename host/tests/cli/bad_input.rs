@@ -94,5 +94,14 @@ fn arguments_of_run() {
         .refused("--namespace: `a/b` is no namespace");
     pilothouse(&["run", "--plugins", "/tmp", "--resync", "5"]).failed(2, "5 is not in 10..=86400");
     pilothouse(&["run", "--plugins", "/tmp", "--listen", "8080"]).failed(2, "'--listen <ADDR:PORT>'");
+    let run = |arguments: &[&str]| pilothouse(&[&["run", "--plugins", "/tmp"], arguments].concat());
+    run(&["--lease-duration", "2"]).refused("--lease-duration: duration: 2s is out of bounds");
+    run(&["--lease-duration", "8"]).refused("--lease-renew-deadline: renew deadline: 10s must be shorter");
+    run(&["--lease-retry-period", "9"]).refused("--lease-retry-period: retry period: 9s is out of bounds");
+    run(&["--lease-retry-period", "soon"]).failed(2, "seconds, such as `2` or `0.5`, would be right");
+    run(&["--lease-name", "A"]).refused("--lease-name: `A` is no name of a Lease");
+    run(&["--lease-namespace", "a/b"]).refused("--lease-namespace: `a/b` is no namespace");
+    run(&["--shards", "0"]).failed(2, "0 is not in 1..=64");
+    run(&["--shards", "2", "--leases", "off"]).refused("--shards: shards are shared by Leases");
     pilothouse(&["rendr"]).failed(2, "'render'");
 }

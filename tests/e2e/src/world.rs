@@ -23,8 +23,8 @@ use crate::{
 /// What `deploy/base` calls the host's account.
 const DEPLOYED: (&str, &str) = ("pilothouse-system", "pilothouse");
 
-/// A namespace with a stand-in for the kubelet, credentials for a host that serves this namespace alone, and the
-/// plugins for it. Two hosts for one namespace would both write.
+/// A namespace with a stand-in for the kubelet, credentials for hosts that serve this namespace alone and have their
+/// Lease there, and the plugins for them.
 pub struct World {
     /// The control plane that all tests share.
     pub plane: &'static ControlPlane,
@@ -48,6 +48,11 @@ impl World {
         let plane = ControlPlane::shared().await;
         let kubeconfig = deploy(plane).await;
         let namespace = plane.namespace(prefix).await.unwrap();
+        // Its own Lease is in another namespace, and one for all tests.
+        let flags = ["rbac", "--namespace", &namespace, "--lease-namespace", &namespace].map(OsStr::new);
+        let plugin_path = plugin("postgres-cluster");
+        let roles = run(&pilothouse(), flags.into_iter().chain([plugin_path.as_os_str()])).await;
+        kubectl(plane, ["apply", "--server-side", "-f", "-"], roles.as_bytes()).await;
         Self::with_account(namespace, DEPLOYED, kubeconfig, &[plugin("postgres-cluster")]).await
     }
 
@@ -112,6 +117,7 @@ impl World {
         HostOptions {
             plugins: vec![self.plugins.path().to_owned()],
             namespaces: vec![self.namespace.clone()],
+            lease_namespace: Some(self.namespace.clone()),
             environment: [("XDG_CACHE_HOME".to_owned(), cache)].into(),
             ..HostOptions::new(&self.kubeconfig)
         }

@@ -28,7 +28,7 @@ const NAME: &str = "pilothouse";
 /// Compiling plugins comes before readiness; an interpreted language's takes ten seconds on two busy cores.
 const READY_DEADLINE: Duration = Duration::from_mins(2);
 /// A host that was asked to end finishes its passes and gives up its lease first.
-const END_DEADLINE: Duration = Duration::from_secs(30);
+const END_DEADLINE: Duration = Duration::from_secs(40);
 /// One answer of `/readyz` or `/metrics`.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -47,6 +47,8 @@ pub struct HostOptions {
     pub namespaces: Vec<String>,
     /// `--resync`, whole seconds.
     pub resync: Option<Duration>,
+    /// `--lease-namespace`. None: that of the kubeconfig, which is `default`.
+    pub lease_namespace: Option<String>,
     /// Anything else, as it is.
     pub arguments: Vec<String>,
     /// Added to the test's own environment (`RUST_LOG`, …).
@@ -75,6 +77,9 @@ impl HostOptions {
         }
         if let Some(resync) = self.resync {
             add("--resync", resync.as_secs().to_string());
+        }
+        if let Some(namespace) = &self.lease_namespace {
+            add("--lease-namespace", namespace.clone());
         }
         arguments.extend(self.apply_crds.then(|| "--apply-crds".to_owned()));
         arguments.extend(self.arguments.iter().cloned());
@@ -297,12 +302,13 @@ mod tests {
             apply_crds: true,
             namespaces: vec!["shop".to_owned()],
             resync: Some(Duration::from_secs(90)),
+            lease_namespace: Some("locks".to_owned()),
             arguments: vec!["--more".to_owned()],
             ..HostOptions::new("k")
         };
         let line = options.arguments(SocketAddr::from(([127, 0, 0, 1], 80))).join(" ");
         let expected = "run --kubeconfig k --listen 127.0.0.1:80 --plugins a --plugins b \
-                        --plugin-configmaps plugins --namespace shop --resync 90 --apply-crds --more";
+                        --plugin-configmaps plugins --namespace shop --resync 90 --lease-namespace locks --apply-crds --more";
         assert_eq!(line, expected);
     }
 }

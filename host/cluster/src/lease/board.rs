@@ -38,7 +38,7 @@ impl Board {
 
     /// Whether this host holds a shard.
     pub(crate) fn set_term(&self, shard: usize, term: Option<Term>) {
-        self.change(|_| true, |states| states.terms[shard] = term.clone());
+        self.change(|_| true, |states| states.terms[shard] = term);
     }
 
     /// Why this host cannot take part in the election of a Lease.

@@ -7,7 +7,7 @@ use pilothouse_model::names::{Key, PluginName};
 use tokio::sync::watch;
 
 use super::balance::Holders;
-use super::term::Term;
+use super::term::{Term, WorkGuard};
 
 /// The shards of all work, and the terms of those that this host holds. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -57,6 +57,17 @@ impl Shards {
         self.of(plugin, key.namespace.as_deref())
     }
 
+    /// As [`Shards::of`] for what the host itself has to say in a namespace, about no plugin that it serves.
+    pub fn of_host(&self, namespace: &str) -> usize {
+        // No plugin has this name.
+        shard_of("", namespace, self.count())
+    }
+
+    /// A piece of work in a shard begins, and ends with the guard. None: the shard is not this host's.
+    pub fn begin_work(&self, shard: usize) -> Option<WorkGuard> {
+        self.term(shard)?.begin_work()
+    }
+
     /// The term of a shard that this host holds and may begin passes of.
     pub fn term(&self, shard: usize) -> Option<Term> {
         let states = self.states.borrow();
@@ -88,8 +99,12 @@ impl Shards {
     /// not answer. `None`: it holds some, or stands by.
     pub fn problem(&self) -> Option<String> {
         let states = self.states.borrow();
-        let (lease, problem) = states.problems.first_key_value()?;
-        Some(format!("{lease}: {problem}"))
+        if let Some((lease, problem)) = states.problems.first_key_value() {
+            return Some(format!("{lease}: {problem}"));
+        }
+        let unseen = states.holders.iter().zip(&*self.leases).find(|(holder, _)| holder.is_none());
+        let (_, lease) = unseen.filter(|_| states.excluded.is_none())?;
+        Some(format!("{lease}: not looked at yet"))
     }
 
     /// What this host does not hold and who does, for people. `None`: it holds everything.
@@ -114,6 +129,9 @@ impl Shards {
 /// FNV-1a of both names with a zero between them, which no name has; then the last step of MurmurHash3, without which
 /// FNV's low bits depend on too little. Written out here, since every host of every version must come to the same.
 fn shard_of(plugin: &str, namespace: &str, count: usize) -> usize {
+    if count <= 1 {
+        return 0;
+    }
     let bytes = plugin.bytes().chain([0]).chain(namespace.bytes());
     let mut hash = bytes
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
@@ -122,8 +140,8 @@ fn shard_of(plugin: &str, namespace: &str, count: usize) -> usize {
     hash ^= hash >> 33;
     hash = hash.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^= hash >> 33;
-    let count = u64::try_from(count).unwrap_or(1).max(1);
-    usize::try_from(hash % count).unwrap_or(0)
+    // Both are what a `usize` holds.
+    usize::try_from(hash % count as u64).unwrap_or(0)
 }
 
 #[cfg(test)]

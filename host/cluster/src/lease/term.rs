@@ -181,6 +181,11 @@ impl WorkGuard {
     pub fn term(&self) -> &Term {
         &self.0
     }
+
+    /// The term, for those who write in this work.
+    pub fn fence(&self) -> Arc<dyn Fence> {
+        Arc::new(self.0.clone())
+    }
 }
 
 impl Drop for WorkGuard {
@@ -229,7 +234,7 @@ mod tests {
         Term::begin(&Timing::default(), Moment::now() + left, None, Gate::default())
     }
 
-    const LONG: Duration = Duration::from_secs(3_600);
+    const LONG: Duration = Duration::from_hours(1);
 
     #[test]
     fn a_write_begins_only_with_its_own_time_and_a_second_left() {

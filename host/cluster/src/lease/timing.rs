@@ -60,7 +60,7 @@ impl Timing {
             return Err(TimingError::RenewDeadline(renew_deadline, duration));
         }
         // Also once a renewal has failed, writes go on until the next attempt.
-        let longest = renew_deadline.min(duration - timing.reserve()).div_f64(JITTER);
+        let longest = renew_deadline.min(duration.saturating_sub(timing.reserve())).div_f64(JITTER);
         if !(Duration::from_millis(100)..=longest).contains(&retry_period) {
             return Err(TimingError::RetryPeriod(retry_period, longest));
         }
