@@ -24,6 +24,8 @@ pub const CONFIG_MAP: Kind = Kind("v1", "ConfigMap", "configmaps");
 pub const POD: Kind = Kind("v1", "Pod", "pods");
 /// `poddisruptionbudgets.policy`
 pub const POD_DISRUPTION_BUDGET: Kind = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets");
+/// `leases.coordination.k8s.io`
+pub const LEASE: Kind = Kind("coordination.k8s.io/v1", "Lease", "leases");
 /// `events.events.k8s.io`
 pub const EVENT: Kind = Kind("events.k8s.io/v1", "Event", "events");
 

@@ -8,6 +8,7 @@
 
 mod audit;
 pub mod crowd;
+pub mod duel;
 pub mod foreign;
 pub mod killing;
 mod kinds;
@@ -23,11 +24,11 @@ use std::time::Duration;
 
 pub use audit::Mark;
 pub use kinds::{
-    CONFIG_MAP, EVENT, GREETING, Kind, POD, POD_DISRUPTION_BUDGET, POD_REPLICA, POSTGRES_CLUSTER, SECRET,
-    SERVICE, STATEFUL_SET,
+    CONFIG_MAP, EVENT, GREETING, Kind, LEASE, POD, POD_DISRUPTION_BUDGET, POD_REPLICA, POSTGRES_CLUSTER,
+    SECRET, SERVICE, STATEFUL_SET,
 };
 pub use programs::{pilothouse, plugin, plugin_directory, run, try_run, try_run_with};
-pub use world::{World, condition, sample};
+pub use world::{Account, World, condition, sample};
 
 /// How long a test waits for anything: long enough for two busy cores, and never reached by a test that passes.
 pub const DEADLINE: Duration = Duration::from_mins(2);

@@ -42,6 +42,15 @@ pub struct World {
     pub kubelet: Kubelet,
 }
 
+/// Somebody whom the API server knows.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// As the audit log calls it.
+    pub user: String,
+    /// Its credentials.
+    pub kubeconfig: PathBuf,
+}
+
 impl World {
     /// The PostgresCluster operator with the account, the rights and the CRD of `deploy/base`.
     pub async fn deployed(prefix: &str) -> Self {
@@ -107,6 +116,23 @@ impl World {
             user: format!("system:serviceaccount:{}:{}", account.0, account.1),
             kubeconfig,
             plugins: plugin_directory(plugins),
+        }
+    }
+
+    /// One more account for a host of this test, which the audit log tells apart from the others: with the rights that
+    /// `pilothouse rbac` prints for the test's plugins and so many shards.
+    pub async fn account(&self, name: &str, shards: usize) -> Account {
+        let (namespace, name) = (&self.namespace, format!("{}-{name}", self.namespace));
+        self.kubectl(&format!("create serviceaccount {name}")).await;
+        let (account, shards) = (format!("{namespace}/{name}"), shards.to_string());
+        let flags = ["rbac", "--namespace", namespace, "--service-account", &account, "--shards", &shards];
+        let plugins = std::fs::read_dir(self.plugins.path()).unwrap().map(|entry| entry.unwrap().path());
+        let arguments = flags.iter().map(Into::into).chain(plugins.map(PathBuf::into_os_string));
+        let roles = run(&pilothouse(), arguments.collect::<Vec<std::ffi::OsString>>()).await;
+        self.apply(&roles).await;
+        Account {
+            kubeconfig: self.plane.kubeconfig_for_service_account(namespace, &name).await.unwrap(),
+            user: format!("system:serviceaccount:{namespace}:{name}"),
         }
     }
 

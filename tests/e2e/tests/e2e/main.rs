@@ -13,6 +13,7 @@ mod held;
 mod hostile;
 mod hot_reload;
 mod image;
+mod leases;
 mod life;
 mod local;
 mod monitoring;

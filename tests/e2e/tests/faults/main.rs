@@ -6,7 +6,9 @@ mod numbers;
 
 use pilothouse_e2e::{
     World,
+    duel::duel,
     killing::{cut_off_while_creating, killed_while_creating},
+    plugin,
 };
 use tokio::sync::Mutex;
 
@@ -28,4 +30,13 @@ async fn fifty_clusters_survive_ten_outages() {
     let _turn = ONE_AT_A_TIME.lock().await;
     let world = World::deployed("outages").await;
     cut_off_while_creating(&world, 10, 50).await;
+}
+
+/// Two hosts, and fifty times something between the one that leads and the API server breaks, or the host itself hangs.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hosts_never_write_at_the_same_time_whatever_fails_fifty_times() {
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let world = World::granted("duel", &[plugin("config-map")]).await;
+    let outcome = duel(&world, 50).await;
+    assert!(outcome.takeovers >= 10, "few faults were long enough: {outcome:?}");
 }
