@@ -1,11 +1,11 @@
-//! The manifest. What the test wrote may hold `controller`, fields that replace those of the only controller, `scope` of
-//! the primary (`Namespaced` or `Cluster`), `statusSubresource`: false for a CRD without one, and `crds` in place of its
-//! own.
+//! The manifest. What the test wrote may hold `controller`, fields that replace those of the only controller,
+//! `moreChildren` beside the default ones, `scope` of the primary (`Namespaced` or `Cluster`), `statusSubresource`: false
+//! for a CRD without one, and `crds` in place of its own.
 
 use serde_json::{Value, json};
 
 /// Groups, kinds and plurals of the children, unless the test names others.
-const CHILDREN: [(&str, &str, &str); 14] = [
+const CHILDREN: [(&str, &str, &str); 13] = [
     ("", "ConfigMap", "configmaps"),
     ("", "Secret", "secrets"),
     ("", "Service", "services"),
@@ -19,7 +19,6 @@ const CHILDREN: [(&str, &str, &str); 14] = [
     ("networking.k8s.io", "Ingress", "ingresses"),
     ("networking.k8s.io", "NetworkPolicy", "networkpolicies"),
     ("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
-    ("rbac.authorization.k8s.io", "RoleBinding", "rolebindings"),
 ];
 
 pub(crate) fn manifest(written: &Value) -> Value {
@@ -28,11 +27,13 @@ pub(crate) fn manifest(written: &Value) -> Value {
     let (version, scope) = (word("version", "1"), word("scope", "Namespaced"));
     let singular = kind.to_lowercase();
     let plural = format!("{singular}s");
+    let more = written["moreChildren"].as_array().into_iter().flatten().cloned();
     let children = CHILDREN.map(|(group, kind, plural)| {
         // The only one of them that has another version.
         let version = if group == "autoscaling" { "v2" } else { "v1" };
         json!({ "resource": { "group": group, "version": version, "kind": kind, "plural": plural } })
     });
+    let children: Vec<Value> = children.into_iter().chain(more).collect();
     let mut controller = json!({
         "primary": {
             "group": "test.pilothouse.dev", "version": "v1", "kind": kind, "plural": plural, "scope": scope,
