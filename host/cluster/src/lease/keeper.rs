@@ -24,6 +24,9 @@ use crate::watches::{Query, Subscription, Watches};
 /// How long a shard that is handed over waits for its passes. After that they may write no more, which ends them. A pass
 /// takes milliseconds; one with a slow webhook behind each write some seconds.
 const HAND_OVER_MAX: Duration = Duration::from_secs(10);
+/// After a shard came from a host that lives: time for its last writes to arrive in this host's caches, which takes
+/// milliseconds. Without them a resource could be let go before a child that was made for it a moment ago is seen.
+const CACHE_LAG: Duration = Duration::from_millis(200);
 /// After a write that somebody else overtook: longer than a request takes, and not the same for two.
 const OVERTAKEN_PAUSE_MAX: Duration = Duration::from_millis(100);
 
@@ -67,6 +70,8 @@ pub(crate) struct Keeper {
     /// Tells of changes sooner than the next look would. Nothing depends on it.
     watch: Subscription,
     woken: Arc<Notify>,
+    /// Somebody else held it while this host's caches were filled already.
+    succeeds: bool,
     /// What went wrong last, said once.
     said: String,
 }
@@ -94,7 +99,7 @@ impl Keeper {
             // By name, so that a right to this Lease is enough.
             .with_fields(&format!("metadata.name={name}"));
         let watch = watches.subscribe(query, move |_| wake.notify_one());
-        Self { common, name, purpose, candidate, watch, woken, said: String::new() }
+        Self { common, name, purpose, candidate, watch, woken, succeeds: false, said: String::new() }
     }
 
     /// Runs until the host stops. Dropping the future leaves the Lease as it is; it runs out.
@@ -153,6 +158,8 @@ impl Keeper {
                 Ok(Some(brief_pause()))
             }
             Claim::Wait(until) => {
+                let lives = |holder: &str| !self.common.identity.knows_dead(holder);
+                self.succeeds = self.candidate.holder().is_some_and(lives);
                 self.ask().await?;
                 Ok(Some(until.since(Moment::now()).min(self.jittered_retry_period())))
             }
@@ -214,6 +221,9 @@ impl Keeper {
         self.said.clear();
         self.common.board.set_problem(&self.name, None);
         self.tell_excluded();
+        if std::mem::take(&mut self.succeeds) && matches!(self.purpose, Purpose::Shard { .. }) {
+            sleep(CACHE_LAG).await;
+        }
         self.publish(Some(&term));
         let stays = self.hold(&term).await;
         term.end();

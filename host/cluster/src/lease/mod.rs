@@ -12,7 +12,8 @@
 //! - The connection looks at the clock once more, just before bytes enter the kernel. A process that was stopped in
 //!   between (SIGSTOP, a frozen cgroup) or a request that waited behind others does not get out any more.
 //! - A pass holds the [`Term`] that it began under and no other. A Lease that was lost and taken again is another term.
-//! - A Lease is given up only after its passes have ended, and after writes that got no answer have had their time.
+//! - A Lease is given up only after its passes have ended, and after writes that got no answer have had their time. Its
+//!   next holder waits for a moment before its first pass, so that its caches show what the last one wrote.
 //!
 //! # What this cannot exclude
 //!
