@@ -259,6 +259,7 @@ impl Pass {
         let related = snapshot.related_objects();
         let cx = ApplyContext {
             primary: &snapshot.primary,
+            primary_resource: &self.manifest_controller().primary,
             children: &snapshot.children,
             related: &related,
             sink: &*self.view,

@@ -19,6 +19,7 @@ use std::time::Duration;
 use pilothouse_model::action::Rejected;
 use pilothouse_model::diff::{Memory, Print};
 use pilothouse_model::kind::Reference;
+use pilothouse_model::manifest::Resource;
 use pilothouse_model::names::{MANAGED_LABEL, PluginName};
 use pilothouse_model::object::Object;
 use pilothouse_model::plan::{OnImmutable, Operation, Plan, Write};
@@ -49,6 +50,8 @@ pub trait Sink: Send + Sync {
 pub struct ApplyContext<'a> {
     /// The owner of the children.
     pub primary: &'a Object,
+    /// What it is.
+    pub primary_resource: &'a Resource,
     /// Objects that it controlled then. Secrets with their values.
     pub children: &'a [Arc<Object>],
     /// Other objects that were read.
@@ -401,8 +404,9 @@ impl Run<'_> {
         let Some(found) = self.writer().get(at).await? else { return Ok(None) };
         let plugin = self.applier.plugin.as_str();
         match &found.meta().owner {
-            None if found.labels().get(MANAGED_LABEL).is_some_and(|label| label == plugin) => {}
-            Some(owner) if self.is_controlled(&found) || owner.is_predecessor_of(self.cx.primary) => {}
+            Some(_) if self.is_controlled(&found) => {}
+            None if found.meta().managed.as_deref() == Some(plugin) => self.check_may_adopt(at).await?,
+            Some(owner) if owner.is_predecessor_of(self.cx.primary) => self.check_may_adopt(at).await?,
             owner => {
                 let owner = owner.as_ref().map_or_else(
                     || format!("has no controller and no label {MANAGED_LABEL}: {plugin}"),
@@ -412,6 +416,22 @@ impl Run<'_> {
             }
         }
         Ok(Some(Arc::new(found)))
+    }
+
+    /// An object that lost its owner may have been let go on purpose, by a deletion of the primary that orphans its
+    /// children: its event may come before that of the primary. Adopted then, it would be deleted after all. So the
+    /// primary itself is asked, as Kubernetes' own controllers do.
+    async fn check_may_adopt(&self, at: &Endpoint<'_>) -> Result<(), WriteError> {
+        let primary = self.cx.primary;
+        if primary.meta().deleting {
+            // The plugin knows, and wants it all the same.
+            return Ok(());
+        }
+        let now = self.writer().get(&Endpoint::of_object(self.cx.primary_resource, primary)).await?;
+        if now.is_some_and(|now| now.meta().uid == primary.meta().uid && !now.meta().deleting) {
+            return Ok(());
+        }
+        Err(WriteError::here(Fault::Precondition, format!("{at} is not adopted, as its primary goes")))
     }
 
     pub(crate) fn is_controlled(&self, object: &Object) -> bool {

@@ -12,6 +12,7 @@ use pilothouse_cluster::apply::{Applier, ApplyContext, Report, Sink};
 use pilothouse_cluster::write::{AlwaysOpen, Writer};
 use pilothouse_model::action::RejectReason;
 use pilothouse_model::kind::{Kind, Reference};
+use pilothouse_model::manifest::{Resource, Scope};
 use pilothouse_model::object::Object;
 use pilothouse_model::plan::{OnImmutable, Operation, Plan, Write};
 use pilothouse_model::update;
@@ -105,7 +106,15 @@ fn write(name: &str, spec: &Value) -> Write {
 
 async fn pass(applier: &Applier, writes: &[Write], children: &[Arc<Object>]) -> Report {
     let primary = primary();
-    let cx = ApplyContext { primary: &primary, children, related: &[], sink: &Nowhere };
+    let primary_resource = Resource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        plural: "configmaps".to_owned(),
+        scope: Scope::Namespaced,
+    };
+    let primary_resource = &primary_resource;
+    let cx = ApplyContext { primary: &primary, primary_resource, children, related: &[], sink: &Nowhere };
     let plan = Plan { writes: writes.to_vec(), ..Plan::default() };
     applier.apply(&plan, cx).await
 }

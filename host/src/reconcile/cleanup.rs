@@ -62,7 +62,13 @@ impl Pass {
         if plan.writes.is_empty() {
             return true;
         }
-        let cx = ApplyContext { primary, children: &snapshot.children, related: &[], sink: &*self.view };
+        let cx = ApplyContext {
+            primary,
+            primary_resource: &self.manifest_controller().primary,
+            children: &snapshot.children,
+            related: &[],
+            sink: &*self.view,
+        };
         let report = self.applier.apply(&plan, cx).await;
         ended.written.extend(report.written_versions());
         ended.changed_children |= changed_children(&report);

@@ -122,7 +122,13 @@ impl Pass {
             finalizer::ensure(applier.writer(), &controller.primary, primary, finalizer).await?;
         }
         let related = snapshot.related_objects();
-        let cx = ApplyContext { primary, children: &snapshot.children, related: &related, sink: &Nowhere };
+        let cx = ApplyContext {
+            primary,
+            primary_resource: &controller.primary,
+            children: &snapshot.children,
+            related: &related,
+            sink: &Nowhere,
+        };
         let report = applier.apply(plan, cx).await;
         if let Some(finalizer) = finalizer.filter(|_| releases(plan, &report)) {
             finalizer::remove(applier.writer(), &controller.primary, primary, finalizer).await?;

@@ -20,11 +20,14 @@ pub fn plugin(name: &str) -> PathBuf {
     path
 }
 
-/// A new directory with these plugins, for `--plugins`.
+/// A new directory with these plugins and the settings that lie beside them, for `--plugins`.
 pub fn plugin_directory(plugins: &[PathBuf]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for plugin in plugins {
-        std::fs::copy(plugin, directory.path().join(plugin.file_name().unwrap())).unwrap();
+        let settings = plugin.with_extension("yaml");
+        for file in [plugin, &settings].into_iter().filter(|file| *file == plugin || file.is_file()) {
+            std::fs::copy(file, directory.path().join(file.file_name().unwrap())).unwrap();
+        }
     }
     directory
 }

@@ -134,6 +134,25 @@ async fn a_child_that_is_never_touched_again_is_tied_once() {
     }
 }
 
+/// `kubectl delete --cascade=orphan` takes the owner references off. A pass that has not heard yet that the primary goes
+/// must not put one back: the garbage collector would take the child after all.
+#[tokio::test]
+async fn an_orphan_is_not_adopted_by_a_primary_that_goes() {
+    let world = World::new("tracked").await;
+    let wanted = || vec![apply(&config_map("a", &json!({"k": "v"})))];
+    world.pass(wanted()).await;
+    world.edit("ConfigMap", "a", &json!({"metadata": {"ownerReferences": null}})).await;
+    let orphan = world.get("ConfigMap", "a").await.unwrap();
+    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    world.edit("ConfigMap", "primary", &hold).await;
+    world.delete_of("ConfigMap", "primary").await;
+    assert_eq!(short(&world.pass(wanted()).await), ["Gone"], "it is being deleted");
+    world.edit("ConfigMap", "primary", &json!({"metadata": {"finalizers": null}})).await;
+    world.create(&config_map("primary", &json!({}))).await;
+    assert_eq!(short(&world.pass(wanted()).await), ["Gone"], "it is another one");
+    assert_eq!(world.get("ConfigMap", "a").await.unwrap(), orphan);
+}
+
 /// An owner that does not control, as `kubectl` users write it, is no controller: ours is added beside it.
 #[tokio::test]
 async fn other_owners_stay_owners() {

@@ -172,7 +172,13 @@ impl World {
         children: &[Arc<Object>],
     ) -> Report {
         let plan = self.plan(actions, children);
-        let cx = ApplyContext { primary: &self.primary, children, related: &[], sink: &self.responses };
+        let cx = ApplyContext {
+            primary: &self.primary,
+            primary_resource: &by_kind("ConfigMap"),
+            children,
+            related: &[],
+            sink: &self.responses,
+        };
         applier.apply(&plan, cx).await
     }
 
@@ -254,6 +260,11 @@ impl World {
     /// Somebody else deletes an object; waits until it is gone.
     pub(crate) async fn delete(&self, kind: &str, name: &str) {
         self.delete_in(&self.namespace, kind, name).await;
+    }
+
+    /// Somebody else asks for the deletion of an object.
+    pub(crate) async fn delete_of(&self, kind: &str, name: &str) {
+        self.request("DELETE", &self.path(&by_kind(kind), Some(name)), &Value::Null).await.unwrap();
     }
 
     pub(crate) async fn delete_in(&self, namespace: &str, kind: &str, name: &str) {

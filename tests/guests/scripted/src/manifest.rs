@@ -1,6 +1,6 @@
-//! The manifest. What the test wrote may hold `controller`, fields that replace those of the only controller,
-//! `moreChildren` beside the default ones, `scope` of the primary (`Namespaced` or `Cluster`), `statusSubresource`: false
-//! for a CRD without one, and `crds` in place of its own.
+//! The manifest. What the test wrote may hold `controller`, fields that replace those of the only controller, `alsoOwns`,
+//! children beside the usual ones, `scope` of the primary (`Namespaced` or `Cluster`), `statusSubresource`: false for a CRD
+//! without one, and `crds` in place of its own.
 
 use serde_json::{Value, json};
 
@@ -27,13 +27,11 @@ pub(crate) fn manifest(written: &Value) -> Value {
     let (version, scope) = (word("version", "1"), word("scope", "Namespaced"));
     let singular = kind.to_lowercase();
     let plural = format!("{singular}s");
-    let more = written["moreChildren"].as_array().into_iter().flatten().cloned();
     let children = CHILDREN.map(|(group, kind, plural)| {
         // The only one of them that has another version.
         let version = if group == "autoscaling" { "v2" } else { "v1" };
         json!({ "resource": { "group": group, "version": version, "kind": kind, "plural": plural } })
     });
-    let children: Vec<Value> = children.into_iter().chain(more).collect();
     let mut controller = json!({
         "primary": {
             "group": "test.pilothouse.dev", "version": "v1", "kind": kind, "plural": plural, "scope": scope,
@@ -43,6 +41,11 @@ pub(crate) fn manifest(written: &Value) -> Value {
         "related": [{ "name": "config-maps", "resource": { "version": "v1", "kind": "ConfigMap", "plural": "configmaps" } }],
         "finalizer": "test.pilothouse.dev/scripted",
     });
+    if let (Some(children), Some(more)) =
+        (controller["children"].as_array_mut(), written["alsoOwns"].as_array())
+    {
+        children.extend(more.iter().cloned());
+    }
     for (field, value) in written["controller"].as_object().into_iter().flatten() {
         controller[field] = value.clone();
     }

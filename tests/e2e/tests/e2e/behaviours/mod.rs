@@ -9,4 +9,6 @@ mod deletion;
 mod load;
 mod ownership;
 mod quiet;
+mod rollout;
+mod tracked;
 mod watches;

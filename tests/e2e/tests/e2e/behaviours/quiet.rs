@@ -128,16 +128,15 @@ async fn start() -> (World, Host) {
         manifest: json!({"statusSubresource": false, "controller": {"finalizer": null, "children": []}}),
     };
     let hopeless = Scripted { name: "hopeless", kind: HOPELESS.1, version: "1", manifest: json!({}) };
-    let role_bindings = json!({"resource": {
-        "group": "rbac.authorization.k8s.io", "version": "v1", "kind": "RoleBinding", "plural": "rolebindings"
-    }});
+    let (group, plural) = ("rbac.authorization.k8s.io", ROLE_BINDING.2);
+    let binding = json!({"group": group, "version": "v1", "kind": ROLE_BINDING.1, "plural": plural});
+    write(files.path(), "scripted.yaml", format!("grants: [{{kind: {}.{group}}}]", ROLE_BINDING.1));
     let plugins = [
-        write(files.path(), "scripted.wasm", scripted("1", &json!({"moreChildren": [role_bindings]}))),
+        write(files.path(), "scripted.wasm", scripted("1", &json!({"alsoOwns": [{"resource": binding}]}))),
         write(files.path(), "hopeless.wasm", hopeless.component()),
         write(files.path(), "bare.wasm", bare.component()),
     ];
     let world = World::granted("quiet", &plugins).await;
-    write(world.plugins.path(), "scripted.yaml", "grants: [{kind: RoleBinding.rbac.authorization.k8s.io}]");
     // What the RoleBinding binds. It allows nothing, as nobody may bind more than he has.
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "nothing"}, "rules": []
