@@ -159,7 +159,8 @@ impl Keeper {
             }
             Claim::Wait(until) => {
                 let lives = |holder: &str| !self.common.identity.knows_dead(holder);
-                self.succeeds = self.candidate.holder().is_some_and(lives);
+                // Also once it has been released and is left to others for a while.
+                self.succeeds |= self.candidate.holder().is_some_and(lives);
                 self.ask().await?;
                 Ok(Some(until.since(Moment::now()).min(self.jittered_retry_period())))
             }
