@@ -135,6 +135,8 @@ async fn expired_in_all_three_places_and_throttled_it_goes_on_as_it_should() -> 
         ("resourceVersion=30", expired()),
         ("limit=500", Answer::list(40, "", &[("c", 21)])),
         ("resourceVersion=40", Answer::failure(429, &json!({"retryAfterSeconds": 2}))),
+        // After a watch that was refused: whether the API server is where it was.
+        ("limit=1", Answer::list(40, "", &[("c", 21)])),
         (
             "resourceVersion=40",
             Answer {
