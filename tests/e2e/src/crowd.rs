@@ -47,6 +47,7 @@ impl Crowd {
             plugins: vec![self.plugins.path().to_owned()],
             apply_crds: true,
             namespaces: vec![self.namespace.clone()],
+            lease_namespace: Some(self.namespace.clone()),
             environment: [("XDG_CACHE_HOME".to_owned(), cache)].into(),
             ..HostOptions::new(self.plane.kubeconfig())
         };

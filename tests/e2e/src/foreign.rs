@@ -66,5 +66,6 @@ async fn served(crowd: &Crowd, primary: Kind, name: &str) -> u64 {
         async move { !falls }
     })
     .await;
+    host.terminate().await.unwrap();
     least
 }

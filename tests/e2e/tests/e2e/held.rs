@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     rest::passes,
-    scripted::{FINALIZER, SCRIPTED, comes_to, config_map, modest, perform},
+    scripted::{FINALIZER, SCRIPTED, comes_to, config_map, perform, scripted},
     stamped::{counts, write},
     support::{CONFIG_MAP, DEADLINE, EVENT, GREETING, Mark, SECRET, World, condition, plugin},
 };
@@ -20,7 +20,7 @@ const RESYNC: Duration = Duration::from_secs(10);
 /// A world for the guest `scripted`, with these settings.
 async fn world(prefix: &str, settings: &str) -> World {
     let files = tempfile::tempdir().unwrap();
-    let component = write(files.path(), "scripted.wasm", modest());
+    let component = write(files.path(), "scripted.wasm", scripted("1", &json!({})));
     let world = World::granted(prefix, &[component]).await;
     write(world.plugins.path(), "scripted.yaml", settings);
     world

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    scripted::{comes_to, config_map, modest, perform},
+    scripted::{comes_to, config_map, perform, scripted},
     stamped::{counts, write},
     support::{World, run},
 };
@@ -110,7 +110,7 @@ fn exported(metrics: &Metrics) -> BTreeMap<String, BTreeSet<String>> {
 /// A host that has counted everything once: successes, failures, traps, a plugin that does not load, a held resource.
 async fn busy_host() -> (World, Host) {
     let files = tempfile::tempdir().unwrap();
-    let component = write(files.path(), "scripted.wasm", modest());
+    let component = write(files.path(), "scripted.wasm", scripted("1", &json!({})));
     let world = World::granted("monitoring", &[component]).await;
     write(world.plugins.path(), "broken.wasm", "this is no component");
     let host = Host::start(world.options()).await.unwrap();

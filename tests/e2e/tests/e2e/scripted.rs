@@ -31,13 +31,6 @@ pub(crate) fn config_maps_only() -> Value {
     json!({"children": [{"resource": {"version": "v1", "kind": "ConfigMap", "plural": "configmaps"}}]})
 }
 
-/// A version of it that asks for no grant: its children are ConfigMaps and Secrets alone.
-pub(crate) fn modest() -> Vec<u8> {
-    let child = |kind: &str, plural: &str| json!({"resource": {"group": "", "version": "v1", "kind": kind, "plural": plural}});
-    let children = [child("ConfigMap", "configmaps"), child("Secret", "secrets")];
-    scripted("1", &json!({"controller": {"children": children}}))
-}
-
 /// A ConfigMap with this under `k`.
 pub(crate) fn config_map(name: &str, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": value}})

@@ -78,8 +78,8 @@ pub struct Scripted<'a> {
     pub kind: &'a str,
     /// In the manifest; the spec may ask for it.
     pub version: &'a str,
-    /// An object with any of `controller` (fields that replace those of the manifest's only controller), `scope`,
-    /// `statusSubresource` and `crds`.
+    /// An object with any of `controller` (fields that replace those of the manifest's only controller),
+    /// `moreChildren`, `scope`, `statusSubresource` and `crds`.
     pub manifest: Value,
 }
 

@@ -179,10 +179,11 @@ async fn a_plugin_that_traps_while_it_finalizes_holds_up_nobody_else() {
 async fn redpanda_1043_creations_in_a_namespace_that_goes_are_asked_for_once() {
     let world = world("terminating", &json!({"controller": config_maps_only()})).await;
     write(world.plugins.path(), "scripted.yaml", "backoff: {baseMs: 5, capMs: 100}");
-    // The rights of the test's account go with the namespace.
+    // The rights of the test's account go with the namespace, and its Lease would.
+    let lease_namespace = Some(world.plane.namespace("lease").await.unwrap());
     let user = &world.namespace;
     let kubeconfig = world.plane.kubeconfig_for_user(user, Some("system:masters")).unwrap();
-    let host = Host::start(HostOptions { kubeconfig, ..world.options() }).await.unwrap();
+    let host = Host::start(HostOptions { kubeconfig, lease_namespace, ..world.options() }).await.unwrap();
     let tomb = |name: &str, wiser: Value| {
         json!({
             "children": [config_map(name, "v")],

@@ -146,7 +146,7 @@ async fn cr_2374_a_new_object_does_not_wait_behind_six_thousand() {
     let plugin = write(files.path(), "scripted.wasm", scripted("1", &json!({"controller": controller})));
     let crowd = Crowd::new(&plugin).await;
     // For the CRD.
-    drop(crowd.host().await);
+    crowd.host().await.terminate().await.unwrap();
     let object = |name: &str, spec: Value| json!({"apiVersion": SCRIPTED.0, "kind": SCRIPTED.1, "metadata": {"name": name}, "spec": spec});
     crowd.create_all(SCRIPTED, (0..OBJECTS).map(|at| object(&format!("old-{at}"), json!({})))).await;
 
