@@ -196,7 +196,10 @@ async fn a_change_that_does_not_work_stops_says_why_and_is_mended_by_the_next_on
     perform(&world, "halt", pods(3, "good")).await;
     runs(&world, "good", 1).await;
     assert_eq!(running(&world, "good").await.keys().collect::<Vec<_>>(), ["p-0"]);
-    say(&world, "p-0", "test.pilothouse.dev/Happy", "True").await;
+    for at in 0..3 {
+        runs(&world, "good", at + 1).await;
+        say(&world, &name(at), "test.pilothouse.dev/Happy", "True").await;
+    }
     comes_to(&world, "halt", "Succeeded").await;
     assert_eq!(running(&world, "good").await.len(), 3);
     let writes = world.writes_since(mark).await;
