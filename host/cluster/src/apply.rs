@@ -133,7 +133,7 @@ impl Report {
     }
 }
 
-/// Writes one plugin's children. Remembers of each what makes the next look at it cheap; see [`diff`].
+/// Writes one plugin's children. Remembers of each what makes the next look at it cheap; see [`pilothouse_model::diff`].
 #[derive(Debug)]
 pub struct Applier {
     writer: Writer,
