@@ -71,7 +71,9 @@ pub async fn duel(world: &World, rounds: usize) -> Outcome {
         let fault = fault(round);
         sleep_until(Instant::now() + random_part(Duration::from_secs(2))).await;
         side.inflict(fault);
-        let lasts = LEASE / 4 + random_part(LEASE * 7 / 4);
+        // Every other one outlasts the Lease, and of each kind in turn.
+        let is_long = (round + round / 4) % 2 == 1;
+        let lasts = if is_long { LEASE * 3 / 2 } else { LEASE / 4 } + random_part(LEASE);
         sleep_until(Instant::now() + lasts).await;
         side.recover(fault);
         said.push(format!("{fault:?} of {} for {lasts:?}", side.user));
