@@ -2,6 +2,8 @@
 # The part of `make run` behind the builds: a control plane, the host, the sample, and a look at what appears.
 # May be interrupted and run again at any point. Usage: deploy/local/run.sh TARGET
 set -euo pipefail
+# Bash forgets an interrupt while it waits for a program that ends as if there had been none.
+trap 'exit 130' INT
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source deploy/local/lib.sh
 target=$(realpath "$1")
