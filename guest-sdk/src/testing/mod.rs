@@ -336,7 +336,9 @@ impl<R: Reconciler> Cluster<R> {
         }
         let mut live = object.clone();
         live["metadata"]["uid"] = json!(uid(kind, &name));
-        live["metadata"]["namespace"] = self.primary["metadata"]["namespace"].clone();
+        if kind.scope == Scope::Namespaced && live["metadata"]["namespace"].is_null() {
+            live["metadata"]["namespace"] = self.primary["metadata"]["namespace"].clone();
+        }
         live["metadata"]["generation"] = json!(1);
         self.children.insert((kind, name), Child { applied: object.clone(), live });
         Some(format!("create {line}"))

@@ -20,7 +20,7 @@ use pilothouse_model::action::Rejected;
 use pilothouse_model::diff::{Memory, Print};
 use pilothouse_model::kind::Reference;
 use pilothouse_model::manifest::Resource;
-use pilothouse_model::names::{MANAGED_LABEL, PluginName};
+use pilothouse_model::names::PluginName;
 use pilothouse_model::object::Object;
 use pilothouse_model::plan::{OnImmutable, Operation, Plan, Write};
 use pilothouse_model::update::Method;
@@ -273,7 +273,7 @@ impl Applier {
 /// One plan being carried out.
 pub(crate) struct Run<'a> {
     pub(crate) applier: &'a Applier,
-    cx: ApplyContext<'a>,
+    pub(crate) cx: ApplyContext<'a>,
     pub(crate) seen: Seen<'a>,
     /// Writes that ended in the API server's trouble.
     troubles: u32,
@@ -387,55 +387,6 @@ impl Run<'_> {
         if error.stops_all() || self.troubles == TROUBLES_MAX {
             self.stopped = Some(error.clone());
         }
-    }
-
-    /// The child that this write is for, from the snapshot or, if it is not there, from the API server. An error if
-    /// it is not ours: an object is ours whose controller is the primary, or that has none and bears our label. One that
-    /// is tied by label to a primary which is not there any more was left behind, and is the present one's.
-    pub(crate) async fn find(
-        &self,
-        write: &Write,
-        at: &Endpoint<'_>,
-    ) -> Result<Option<Arc<Object>>, WriteError> {
-        let known = self.seen.get(&write.target).filter(|known| self.is_controlled(known));
-        if known.is_some() {
-            return Ok(known);
-        }
-        let Some(found) = self.writer().get(at).await? else { return Ok(None) };
-        let plugin = self.applier.plugin.as_str();
-        match &found.meta().owner {
-            Some(_) if self.is_controlled(&found) => {}
-            None if found.meta().managed.as_deref() == Some(plugin) => self.check_may_adopt(at).await?,
-            Some(owner) if owner.is_predecessor_of(self.cx.primary) => self.check_may_adopt(at).await?,
-            owner => {
-                let owner = owner.as_ref().map_or_else(
-                    || format!("has no controller and no label {MANAGED_LABEL}: {plugin}"),
-                    |owner| format!("is controlled by {} {}", owner.kind, owner.name),
-                );
-                return Err(WriteError::here(Fault::NotOwned, format!("{at} exists and {owner}")));
-            }
-        }
-        Ok(Some(Arc::new(found)))
-    }
-
-    /// An object that lost its owner may have been let go on purpose, by a deletion of the primary that orphans its
-    /// children: its event may come before that of the primary. Adopted then, it would be deleted after all. So the
-    /// primary itself is asked, as Kubernetes' own controllers do.
-    async fn check_may_adopt(&self, at: &Endpoint<'_>) -> Result<(), WriteError> {
-        let primary = self.cx.primary;
-        if primary.meta().deleting {
-            // The plugin knows, and wants it all the same.
-            return Ok(());
-        }
-        let now = self.writer().get(&Endpoint::of_object(self.cx.primary_resource, primary)).await?;
-        if now.is_some_and(|now| now.meta().uid == primary.meta().uid && !now.meta().deleting) {
-            return Ok(());
-        }
-        Err(WriteError::here(Fault::Precondition, format!("{at} is not adopted, as its primary goes")))
-    }
-
-    pub(crate) fn is_controlled(&self, object: &Object) -> bool {
-        object.meta().owner.as_ref().is_some_and(|owner| owner.uid == self.cx.primary.meta().uid)
     }
 
     /// Reads the whole of an object that the snapshot showed in part.

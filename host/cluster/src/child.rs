@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use pilothouse_model::diff::{self, Memory, Need};
 use pilothouse_model::fields::FieldSet;
-use pilothouse_model::names::{MANAGED_LABEL, OWNER_ANNOTATION, OWNER_UID_LABEL};
 use pilothouse_model::object::Object;
 use pilothouse_model::update::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::apply::{Done, Run, Wanted, WriteResult, going};
 use crate::desired;
@@ -148,41 +147,6 @@ impl Run<'_> {
             },
             Err(error) => Err(error),
         }
-    }
-
-    /// Ours, and not to be seen in the next snapshot: somebody took off its label or its owner.
-    fn is_stray(&self, live: &Object) -> bool {
-        let labelled = || live.meta().managed.as_deref() == Some(self.applier.name());
-        !self.is_controlled(live) || !self.seen.was_in_snapshot(live) && !labelled()
-    }
-
-    /// Makes the primary the controller of an object that is to be left as it is otherwise, or that its update strategy
-    /// shall judge when the next snapshot shows it.
-    async fn adopt(&mut self, wanted: &Wanted<'_>, live: &Object) -> Done {
-        if live.meta().deleting {
-            return Err(going(&wanted.at));
-        }
-        let metadata = live.field("metadata");
-        let ours = &wanted.object["metadata"];
-        let mut patch = json!({"metadata": {
-            // Another writer in between: 409, and the next pass looks again.
-            "uid": &*live.meta().uid, "resourceVersion": metadata["resourceVersion"],
-        }});
-        for (field, tag) in
-            [("labels", MANAGED_LABEL), ("labels", OWNER_UID_LABEL), ("annotations", OWNER_ANNOTATION)]
-        {
-            if let Some(value) = ours[field].get(tag) {
-                patch["metadata"][field][tag] = value.clone();
-            }
-        }
-        if let Some(own) = ours["ownerReferences"].as_array().filter(|_| !self.is_controlled(live)) {
-            let others = metadata["ownerReferences"].as_array().into_iter().flatten();
-            // A user may have made ours one that does not control.
-            let others = others.filter(|other| own.iter().all(|own| own["uid"] != other["uid"]));
-            patch["metadata"]["ownerReferences"] = others.chain(own).cloned().collect();
-        }
-        let response = self.writer().merge_patch(&wanted.at, None, &patch).await?;
-        Ok(self.written(response))
     }
 }
 

@@ -42,6 +42,7 @@ mod immutable;
 mod index;
 pub mod lease;
 mod listeners;
+mod owned;
 mod pages;
 mod path;
 pub mod queue;

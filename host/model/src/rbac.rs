@@ -5,7 +5,7 @@
 //!   `list`, `watch`
 //! - it applies children on the server's side, which takes `create` where the object is new and `patch` in any case,
 //!   and deletes them
-//! - it patches primaries (finalizer) and their `status`
+//! - it patches primaries (finalizer) and their `status`, and reads one before it adopts an object
 //! - its owner references block the owner's deletion, which takes `update` of the owner's `finalizers` where the
 //!   admission plugin OwnerReferencesPermissionEnforcement is on
 //! - it reads and patches targets, or deletes them, as far as each target's verbs say
@@ -249,6 +249,22 @@ mod tests {
             ]
         );
         assert_eq!(lines(&rules.cluster), [": nodes: get,list,watch"]);
+    }
+
+    /// They are watched, made and deleted like others; what holds their primary until then is a patch of it.
+    #[test]
+    fn children_that_no_owner_reference_reaches_need_the_same_rights_where_they_are() {
+        let manifest = manifest(&json!([{
+            "primary": resource("example.com", "Web", "webs"),
+            "children": [{"resource":
+                {"group": "scheduling.k8s.io", "version": "v1", "kind": "PriorityClass", "plural": "priorityclasses",
+                 "scope": "Cluster"}}, {"resource": resource("", "ConfigMap", "configmaps"), "namespaces": "any"}]
+        }]));
+        let rules = plugins([&manifest]);
+        let all = "get,list,watch,create,patch,delete";
+        assert_eq!(lines(&rules.cluster), [format!("scheduling.k8s.io: priorityclasses: {all}")]);
+        assert!(lines(&rules.namespaced).contains(&format!(": configmaps: {all}")));
+        assert!(lines(&rules.namespaced).contains(&"example.com: webs: get,list,watch,patch".to_owned()));
     }
 
     #[test]

@@ -120,6 +120,16 @@ mod tests {
         assert_eq!(ending(vec![rejected(RejectReason::Unavailable)]), Ending::Failed(None));
     }
 
+    /// Two managers that want different values of one field: reported, and tried at the slowest pace.
+    #[test]
+    fn a_conflict_is_not_fought_over() {
+        let verdict = judge(&Plan::default(), &report(vec![rejected(RejectReason::Conflict)]));
+        assert_eq!((verdict.ending, verdict.reconciled.reason), (Ending::Refused, Reason::WriteFailed));
+        let beside =
+            report(vec![rejected(RejectReason::Conflict), WriteResult::Held("b waits for a".to_owned())]);
+        assert_eq!(judge(&Plan::default(), &beside).ending, Ending::Refused);
+    }
+
     #[test]
     fn children_that_wait_are_no_failure_and_hold_the_finalizer() {
         let plan = Plan { release: true, requeue_after_ms: Some(5), ..Plan::default() };
