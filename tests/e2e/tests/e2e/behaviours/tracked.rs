@@ -1,6 +1,7 @@
 //! Children that the garbage collector does not take, and those that it is told to leave.
 
-use pilothouse_harness::eventually;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use pilothouse_harness::{Host, HostOptions, eventually};
 use serde_json::{Value, json};
 
 use crate::{
@@ -83,6 +84,53 @@ async fn cr_675_a_cluster_scoped_child_needs_a_grant_and_goes_with_its_primary()
     host.restart().await.unwrap();
     world.gone(SCRIPTED, "a").await;
     assert_eq!(classes(&world).await, Vec::<Value>::new(), "gone before their primary");
+}
+
+/// CR#675: a child in another namespace is put back by its own events, and goes with its primary. One of the same name
+/// that is not ours is left alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn cr_675_a_child_in_another_namespace_is_put_back_and_goes_with_its_primary() {
+    let mut manifest = json!({"controller": config_maps_only()});
+    manifest["controller"]["children"][0]["namespaces"] = json!("any");
+    manifest["controller"]["finalizer"] = Value::Null;
+    let world = world("far", &manifest).await;
+    let far = world.plane.namespace("far-away").await.unwrap();
+    write(
+        world.plugins.path(),
+        "scripted.yaml",
+        format!("grants: [{{kind: ConfigMap, namespaces: [{far}]}}]"),
+    );
+    // The account has rights in the test's own namespace alone.
+    let options = HostOptions {
+        kubeconfig: world.plane.kubeconfig().to_owned(),
+        namespaces: vec![world.namespace.clone(), far.clone()],
+        ..world.options()
+    };
+    let _host = Host::start(options).await.unwrap();
+    let there = CONFIG_MAP.api(&world.client, &far);
+    let foreign = serde_json::from_value(config_map("theirs", "theirs")).unwrap();
+    there.create(&PostParams::default(), &foreign).await.unwrap();
+    let child = |name: &str| {
+        let mut child = config_map(name, "v");
+        child["metadata"]["namespace"] = json!(far);
+        child
+    };
+    let text =
+        async |name: &str| there.get_opt(name).await.unwrap().map(|found| found.data["data"]["k"].clone());
+    perform(&world, "a", json!({"children": [child("theirs"), child("ours")]})).await;
+    let message = comes_to(&world, "a", "WriteFailed").await;
+    assert!(message.contains("NotOwned") && message.contains("theirs exists"), "{message}");
+    assert_eq!((text("theirs").await, text("ours").await), (Some(json!("theirs")), Some(json!("v"))));
+
+    let edit = Patch::Merge(json!({"data": {"k": "x"}}));
+    there.patch("ours", &PatchParams::default(), &edit).await.unwrap();
+    eventually(DEADLINE, "the edit to be reverted", || async { Ok(text("ours").await == Some(json!("v"))) })
+        .await;
+    there.delete("ours", &DeleteParams::default()).await.unwrap();
+    eventually(DEADLINE, "the child to be made again", || async { Ok(text("ours").await.is_some()) }).await;
+
+    world.kubectl("delete scripted a").await;
+    assert_eq!((text("theirs").await, text("ours").await), (Some(json!("theirs")), None));
 }
 
 /// The plugin's own finalizer does as well, and waits for children that wait.
