@@ -38,6 +38,7 @@ impl Contestant {
 #[derive(Debug)]
 pub(crate) struct Programs {
     target: PathBuf,
+    host: PathBuf,
     peers: PathBuf,
 }
 
@@ -57,7 +58,9 @@ impl Programs {
         ensure!(built.status.success(), "{} failed ({})", script.display(), built.status);
         let output = String::from_utf8(built.stdout).context("the path of the peers is not UTF-8")?;
         let peers = output.lines().last().context("the build of the peers printed no path")?.into();
-        Ok(Self { target, peers })
+        let set = std::env::var_os("PILOTHOUSE_BIN").map(PathBuf::from);
+        let host = set.unwrap_or_else(|| workspace::binary("pilothouse"));
+        Ok(Self { target, host, peers })
     }
 
     /// How to start one against this API server. `directory` gets what it needs, and must outlive it.
@@ -73,7 +76,7 @@ impl Programs {
                 std::fs::copy(self.target.join(component(one)), directory.join("pod-replica.wasm"))?;
                 let plugins = directory.display().to_string();
                 let arguments = ["run", "--plugins", &plugins, "--listen", "127.0.0.1:0"];
-                (workspace::binary("pilothouse"), arguments.map(str::to_owned).to_vec())
+                (self.host.clone(), arguments.map(str::to_owned).to_vec())
             }
             Contestant::KubeRs => {
                 environment.insert("PODS".to_owned(), "index".to_owned());
