@@ -438,11 +438,14 @@ pub struct LookUp {
     pub name: Option<String>,
     /// Label selector in kubectl's syntax.
     pub selector: Option<String>,
-    /// At most so many, up to 5,000; none: 500.
+    /// At most so many, up to [`LookUp::LIMIT_MAX`]; none: 500.
     pub limit: Option<u32>,
 }
 
 impl LookUp {
+    /// The most objects that an answer can have.
+    pub const LIMIT_MAX: u32 = 5_000;
+
     /// One object by name.
     pub fn one(id: &str, kind: Resource, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..Self::all(id, kind) }
@@ -467,7 +470,7 @@ impl LookUp {
         self
     }
 
-    /// At most so many, up to 5,000.
+    /// At most so many, up to [`LookUp::LIMIT_MAX`].
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = Some(limit);

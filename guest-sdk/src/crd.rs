@@ -120,6 +120,14 @@ impl Crd {
         self
     }
 
+    /// A CEL rule over the whole object whose message is about one field, for example `.spec.name`: one that compares the
+    /// field with others, or that must also hold when the field is set or left out anew.
+    #[must_use]
+    pub fn rule_at(mut self, field: &str, rule: &str, message: &str) -> Self {
+        self.rules.push(json!({"rule": rule, "message": message, "fieldPath": field}));
+        self
+    }
+
     /// The scale subresource, for `kubectl scale`: paths of the wanted and of the present number.
     #[must_use]
     pub fn scale(self, spec_path: &str, status_path: &str) -> Self {

@@ -9,6 +9,8 @@
 //! - what it may decide: [`Actions`], made of the types in [`action`]
 //! - what the plugin says of itself: [`Controller`] and [`Crd`], from which [`Manifest`] is made
 //! - names of built-in kinds: [`kinds`]
+//! - its clock and its randomness: [`time`] and [`random`]
+//! - checks: [`Problems`] and [`names`]
 
 pub mod action;
 #[doc(hidden)]
@@ -20,12 +22,17 @@ pub mod glue;
 pub mod kinds;
 pub mod log;
 mod manifest;
+pub mod names;
 mod object;
 mod pass;
+mod problems;
+pub mod random;
 mod reconciler;
 mod schema;
+mod selector;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
+pub mod time;
 mod update;
 pub mod views;
 
@@ -36,7 +43,9 @@ pub use kinds::{Resource, Scope};
 pub use manifest::{Child, Controller, Manifest, Primary, Related, Target};
 pub use object::Object;
 pub use pass::{Answer, Pass, Rejected};
+pub use problems::{Problem, Problems};
 pub use reconciler::{Failure, NoStatus, Reconciler};
+pub use selector::{LabelSelector, Operator, Requirement};
 pub use serde_json;
 pub use update::Update;
 
@@ -53,8 +62,8 @@ pub mod prelude {
     pub use crate::kinds::*;
     pub use crate::views::{self, View as _};
     pub use crate::{
-        Actions, Child, Column, Condition, Controller, Crd, Failure, NoStatus, Object, Pass, Reconciler,
-        Related, State, Target, Update, export, log,
+        Actions, Child, Column, Condition, Controller, Crd, Failure, LabelSelector, NoStatus, Object, Pass,
+        Problems, Reconciler, Related, State, Target, Update, export, log,
     };
 }
 

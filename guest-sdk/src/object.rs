@@ -83,9 +83,24 @@ impl Object {
         self.get("metadata")?.get("labels")?.get(key)?.as_str()
     }
 
+    /// Whether it bears a label: a key, whatever its value, or `key=value`.
+    pub fn has_label(&self, label: &str) -> bool {
+        match label.split_once('=') {
+            Some((key, value)) => self.label(key) == Some(value),
+            None => self.label(label).is_some(),
+        }
+    }
+
     /// An annotation's value.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.get("metadata")?.get("annotations")?.get(key)?.as_str()
+    }
+
+    /// Kind and name of the owner that controls it.
+    pub fn controller(&self) -> Option<(&str, &str)> {
+        let owners = self.get("metadata")?.get("ownerReferences")?.as_array()?;
+        let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+        Some((owner["kind"].as_str()?, owner["name"].as_str()?))
     }
 
     /// A condition of the status.
@@ -108,9 +123,28 @@ impl Object {
         self.at(pointer).and_then(Value::as_i64).unwrap_or_default()
     }
 
+    /// Whether each of these fields has this value already, so that applying them would change nothing. Lists may be
+    /// longer at the end. A value that the API server writes in another form, such as `1024Mi`, counts as different.
+    pub fn has_all(&self, wanted: &Value) -> bool {
+        has_all(self, wanted)
+    }
+
     /// Whether it is of this kind.
     pub fn is_a(&self, kind: Resource) -> bool {
         kind.is_named(&self.api_version, &self.kind)
+    }
+}
+
+fn has_all(present: &Value, wanted: &Value) -> bool {
+    match (present, wanted) {
+        (Value::Object(present), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(field, wanted)| present.get(field).is_some_and(|present| has_all(present, wanted))),
+        (Value::Array(present), Value::Array(wanted)) => {
+            present.len() >= wanted.len()
+                && present.iter().zip(wanted).all(|(present, wanted)| has_all(present, wanted))
+        }
+        _ => present == wanted,
     }
 }
 
@@ -139,5 +173,54 @@ impl Deref for Object {
     fn deref(&self) -> &Value {
         // Reading the header has already found the text to be JSON.
         self.value.get_or_init(|| serde_json::from_str(&self.text).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_owner_that_does_not_control_is_no_controller() {
+        let pod = |owners: Value| Object::from(json!({"metadata": {"ownerReferences": owners}}));
+        let other = json!({"kind": "Job", "name": "a"});
+        let set = json!({"kind": "ReplicaSet", "name": "web-1", "controller": true});
+        assert_eq!(pod(json!([other, set])).controller(), Some(("ReplicaSet", "web-1")));
+        assert_eq!(pod(json!([other])).controller(), None);
+        assert_eq!(Object::from(json!({})).controller(), None);
+    }
+
+    #[test]
+    fn a_label_is_there_whatever_its_value_or_with_one() {
+        let pod = Object::from(json!({"metadata": {"labels": {"keep": "yes", "empty": ""}}}));
+        for (label, expected) in [
+            ("keep", true),
+            ("keep=yes", true),
+            ("keep=no", false),
+            ("keep=", false),
+            ("empty=", true),
+            ("other", false),
+        ] {
+            assert_eq!(pod.has_label(label), expected, "{label}");
+        }
+    }
+
+    #[test]
+    fn what_others_added_is_no_difference_and_what_is_missing_is() {
+        let present = Object::from(json!({"a": {"b": 1, "c": 2}, "list": [{"x": 1, "y": 2}, 3]}));
+        for (wanted, expected) in [
+            (json!({}), true),
+            (json!({"a": {"b": 1}}), true),
+            (json!({"list": [{"x": 1}]}), true),
+            (json!({"list": []}), true),
+            (json!({"a": {"b": 2}}), false),
+            (json!({"a": {"d": null}}), false),
+            (json!({"a": 1}), false),
+            (json!({"list": [{"x": 1}, 3, 4]}), false),
+        ] {
+            assert_eq!(present.has_all(&wanted), expected, "{wanted}");
+        }
     }
 }

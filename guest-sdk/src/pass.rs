@@ -1,14 +1,18 @@
 //! [`Pass`]: everything that one call of `reconcile` may know.
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::action::{Actions, Reference, SetStatus};
+use crate::action::{Actions, LookUp, Reference, SetStatus};
 use crate::bindings::pilothouse::operator::types::{Desired, Observed};
 use crate::condition::Condition;
-use crate::kinds::Resource;
+use crate::kinds::{NAMESPACE, Resource};
 use crate::object::Object;
+use crate::problems::Problems;
 use crate::reconciler::{Failure, Reconciler};
+use crate::selector::LabelSelector;
+use crate::time::Time;
 use crate::views::View;
 
 /// One pass over one object: what its user wants, what the cluster has, and the pass's only clock and randomness.
@@ -69,6 +73,25 @@ impl<R: Reconciler> Pass<R> {
         read("config", &self.config).map_err(Failure::Retry)
     }
 
+    /// Time of the pass, to count with.
+    pub fn time(&self) -> Result<Time, Failure> {
+        Time::parse(&self.now).ok_or_else(|| Failure::Retry(["desired.now is no time: ", &self.now].concat()))
+    }
+
+    /// When the object was created; the time of the pass if it does not say.
+    pub fn created(&self) -> Result<Time, Failure> {
+        Time::parse(self.primary.text("/metadata/creationTimestamp")).map_or_else(|| self.time(), Ok)
+    }
+
+    /// The status that the object has, by earlier passes; the default if it has none, or one of another form.
+    pub fn status(&self) -> R::Status
+    where
+        R::Status: DeserializeOwned + Default,
+    {
+        let status = self.primary.get("status").map(R::Status::deserialize);
+        status.and_then(Result::ok).unwrap_or_default()
+    }
+
     /// The child of this kind and name, if it exists.
     pub fn child(&self, kind: Resource, name: &str) -> Option<&Object> {
         self.children.iter().find(|child| child.name() == name && child.is_a(kind))
@@ -105,6 +128,40 @@ impl<R: Reconciler> Pass<R> {
         targets.any(|(target_kind, target)| target == name && target_kind == kind.kind)
     }
 
+    /// The answer to a question; if it was not asked yet, asks it. A pass that gets none returns, and is called again
+    /// with the answer.
+    pub fn ask(&self, question: LookUp, actions: &mut Actions) -> Option<&Answer> {
+        let answer = self.related(&question.id);
+        if answer.is_none() {
+            actions.push(question);
+        }
+        answer
+    }
+
+    /// All objects of a kind in the namespaces that a selector selects, at most 16 as each is a question, or in the
+    /// primary's own without one; none until they were asked for, as with [`Self::ask`]. The manifest must have the kind
+    /// and Namespace among the related ones. Other namespaces take a grant, without which the host refuses the question.
+    pub fn ask_in_namespaces(
+        &self,
+        kind: Resource,
+        selector: Option<&LabelSelector>,
+        actions: &mut Actions,
+    ) -> Option<Vec<&Object>> {
+        let in_one = |namespace: &str, actions: &mut Actions| {
+            let id = [kind.plural, " in ", namespace].concat();
+            self.ask(LookUp::all(&id, kind).namespace(namespace).limit(LookUp::LIMIT_MAX), actions)
+        };
+        let Some(selector) = selector else {
+            return Some(in_one(self.namespace(), actions)?.objects.iter().collect());
+        };
+        let question = LookUp::all("namespaces selected", NAMESPACE).selector(&selector.to_string());
+        let namespaces = self.ask(question, actions)?.objects.iter();
+        // All are asked for before the first that is missing ends it.
+        let answers: Vec<_> = namespaces.map(|namespace| in_one(namespace.name(), actions)).collect();
+        let answers: Option<Vec<_>> = answers.into_iter().collect();
+        Some(answers?.into_iter().flat_map(|answer| &answer.objects).collect())
+    }
+
     /// Actions of the previous pass that did not happen.
     pub fn rejected(&self) -> &[Rejected] {
         &self.rejected
@@ -119,6 +176,12 @@ impl<R: Reconciler> Pass<R> {
     pub fn set_status(&self, fields: &R::Status) -> SetStatus {
         let fields = serde_json::to_value(fields).unwrap_or_default();
         SetStatus { fields, conditions: Vec::new(), removed: Vec::new() }
+    }
+
+    /// Says in the status what is wrong with the object, and gives the failure to return.
+    pub fn refuse(&self, problems: Problems, status: &R::Status, actions: &mut Actions) -> Failure {
+        actions.push(self.set_status(status).condition(problems.condition()));
+        problems.into()
     }
 
     /// A reference to the object itself.

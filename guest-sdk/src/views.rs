@@ -1,6 +1,9 @@
 //! Typed views of the kinds that operators read most. A view borrows an [`Object`] and reads the one field that is
 //! asked for: nothing is copied, and a plugin carries no type of Kubernetes that it does not use.
 
+use serde_json::Value;
+
+use crate::condition::{Condition, State};
 use crate::kinds::{
     CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, POD_DISRUPTION_BUDGET, Resource, SECRET,
     SERVICE, STATEFUL_SET,
@@ -69,6 +72,8 @@ view! {
     Deployment(DEPLOYMENT) {
         /// Pods wanted.
         replicas: int("/spec/replicas") -> i64;
+        /// Pods that exist.
+        current: int("/status/replicas") -> i64;
         /// Pods that are ready.
         ready_replicas: int("/status/readyReplicas") -> i64;
         /// Pods that have been ready for `minReadySeconds`.
@@ -146,10 +151,45 @@ impl Secret<'_> {
     }
 }
 
+impl Deployment<'_> {
+    /// The condition `Ready` of what a Deployment is made for: true once what is `wanted` of it, and no older template,
+    /// runs in as many pods as `wanted` says. A wait for it after an edit ends when the edit has arrived.
+    pub fn ready(live: Option<Self>, wanted: &Value) -> Condition {
+        let Some(live) = live else {
+            return Condition::no("Ready", "Creating", "the Deployment is not there yet");
+        };
+        let count = wanted["spec"]["replicas"].as_i64().unwrap_or(live.replicas());
+        let message =
+            [&live.available_replicas().to_string(), "/", &count.to_string(), " pods available"].concat();
+        let counts = [live.current(), live.updated_replicas(), live.available_replicas()];
+        if live.has_all(wanted) && live.is_observed() && counts == [count; 3] {
+            return Condition::yes("Ready", "Available", message);
+        }
+        match live.condition("Progressing") {
+            Some(stuck) if stuck.state == State::False => {
+                Condition::no("Ready", &stuck.reason, stuck.message)
+            }
+            _ => Condition::no("Ready", "RollingOut", message),
+        }
+    }
+}
+
 impl<'a> Pod<'a> {
+    /// Whether the Deployment of this name made it; anybody can give a pod its labels. Between the two stands a
+    /// ReplicaSet, whose name is the Deployment's and the hash that its pods bear.
+    pub fn is_of_deployment(&self, name: &str) -> bool {
+        let hash = self.0.label("pod-template-hash").unwrap_or_default();
+        self.0.controller() == Some(("ReplicaSet", &*[name, "-", hash].concat()))
+    }
+
+    /// Whether it is neither finished nor on its way out.
+    pub fn is_alive(&self) -> bool {
+        !self.0.is_terminating() && !matches!(self.phase(), "Succeeded" | "Failed")
+    }
+
     /// Whether its condition `Ready` is true.
     pub fn is_ready(&self) -> bool {
-        self.0.condition("Ready").is_some_and(|ready| ready.state == crate::condition::State::True)
+        self.0.condition("Ready").is_some_and(|ready| ready.state == State::True)
     }
 
     /// Why a container waits, for example `CreateContainerConfigError`; of the first one that does.
