@@ -5,7 +5,7 @@ target=$1 deploy=$2
 header="# Printed by the program; \`make generate\` writes it and a test compares."
 
 mkdir -p "$deploy/crds" "$deploy/rbac"
-for plugin in postgres-cluster pod-replica; do
+for plugin in chaos-pod egapp pod-replica postgres-cluster; do
   component=$target/plugins/$plugin.wasm
   { echo "$header"; "$target/release/pilothouse" crds "$component"; } > "$deploy/crds/$plugin.yaml"
   # A role of its own for each further plugin: what is installed without it lacks nothing and has no right too many.

@@ -12,6 +12,12 @@ pub const POSTGRES_CLUSTER: Kind = Kind("db.example.com/v1alpha1", "PostgresClus
 pub const GREETING: Kind = Kind("example.com/v1alpha1", "Greeting", "greetings");
 /// `podreplicas.app.example.com`
 pub const POD_REPLICA: Kind = Kind("app.example.com/v1alpha1", "PodReplica", "podreplicas");
+/// `chaospods.app.example.com`
+pub const CHAOS_POD: Kind = Kind("app.example.com/v1alpha1", "ChaosPod", "chaospods");
+/// `egapps.egplatform.platform.evillgenius.com`
+pub const EG_APP: Kind = Kind("egplatform.platform.evillgenius.com/v1alpha1", "EGApp", "egapps");
+/// `deployments.apps`
+pub const DEPLOYMENT: Kind = Kind("apps/v1", "Deployment", "deployments");
 /// `statefulsets.apps`
 pub const STATEFUL_SET: Kind = Kind("apps/v1", "StatefulSet", "statefulsets");
 /// `services`

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 pub use audit::Mark;
 pub use kinds::{
-    CONFIG_MAP, EVENT, GREETING, Kind, LEASE, POD, POD_DISRUPTION_BUDGET, POD_REPLICA, POSTGRES_CLUSTER,
-    SECRET, SERVICE, STATEFUL_SET,
+    CHAOS_POD, CONFIG_MAP, DEPLOYMENT, EG_APP, EVENT, GREETING, Kind, LEASE, POD, POD_DISRUPTION_BUDGET,
+    POD_REPLICA, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET,
 };
 pub use programs::{pilothouse, plugin, plugin_directory, run, try_run, try_run_with};
 pub use world::{Account, World, condition, sample};

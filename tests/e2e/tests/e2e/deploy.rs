@@ -30,15 +30,11 @@ async fn generated_files_are_what_the_program_prints() {
     let fresh = tempfile::tempdir().unwrap();
     let target = workspace::target_directory();
     run(&deploy("generate.sh"), [target.as_os_str(), fresh.path().as_os_str()]).await;
-    let files = [
-        "crds/postgres-cluster.yaml",
-        "rbac/postgres-cluster.yaml",
-        "crds/pod-replica.yaml",
-        "rbac/pod-replica.yaml",
-    ];
-    for file in files {
-        let committed = std::fs::read_to_string(deploy(file)).unwrap();
-        let printed = std::fs::read_to_string(fresh.path().join(file)).unwrap();
+    let plugins = ["chaos-pod", "egapp", "pod-replica", "postgres-cluster"];
+    for file in plugins.iter().flat_map(|plugin| ["crds", "rbac"].map(|kind| format!("{kind}/{plugin}.yaml")))
+    {
+        let committed = std::fs::read_to_string(deploy(&file)).unwrap();
+        let printed = std::fs::read_to_string(fresh.path().join(&file)).unwrap();
         assert!(committed == printed, "deploy/{file} is not what the program prints: run `make generate`");
     }
 }
@@ -67,14 +63,15 @@ async fn the_base_is_accepted_and_applying_it_again_changes_nothing() {
 
 #[tokio::test]
 async fn every_sample_is_accepted() {
-    let world =
-        World::granted("samples", &[plugin("postgres-cluster"), plugin("config-map"), plugin("pod-replica")])
-            .await;
+    let plugins = ["chaos-pod", "config-map", "egapp", "pod-replica", "postgres-cluster"].map(plugin);
+    let world = World::granted("samples", &plugins).await;
     world.apply(&sample("postgres-cluster", "shop", &world.namespace)).await;
     world.apply(&sample("greeting", "default", &world.namespace)).await;
-    world.apply(&sample("pod-replica", "default", &world.namespace)).await;
+    for plugin in ["chaos-pod", "egapp", "pod-replica"] {
+        world.apply(&sample(plugin, "default", &world.namespace)).await;
+    }
     let samples = std::fs::read_dir(deploy("samples")).unwrap().count();
-    assert_eq!(samples, 3, "a new sample: apply it here");
+    assert_eq!(samples, 5, "a new sample: apply it here");
 }
 
 #[tokio::test]

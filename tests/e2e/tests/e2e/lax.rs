@@ -1,0 +1,60 @@
+//! A cluster whose CRD lacks the rules that the plugin's own has: what was stored under an older one, or where somebody
+//! else keeps the CRD. Types and defaults stay.
+
+use serde_json::Value;
+
+use crate::support::{DEADLINE, World, pilothouse, plugin, run};
+use pilothouse_harness::eventually;
+
+const RULES: [&str; 8] = [
+    "x-kubernetes-validations",
+    "enum",
+    "maxLength",
+    "minLength",
+    "minimum",
+    "maximum",
+    "pattern",
+    "required",
+];
+
+fn without_rules(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    fields.retain(|keyword, _| !RULES.contains(&keyword.as_str()));
+    for part in ["properties", "items", "additionalProperties"] {
+        match fields.get_mut(part) {
+            Some(Value::Object(properties)) if part == "properties" => {
+                properties.values_mut().for_each(without_rules);
+            }
+            Some(schema) => without_rules(schema),
+            None => {}
+        }
+    }
+}
+
+/// Applies the CRD of a plugin without its rules, and `input` as soon as the API server takes it; then the rules are
+/// back. Other tests may bring them back before: then it begins again.
+pub(crate) async fn applied_without_rules(world: &World, name: &str, input: &str) {
+    let printed = run(&pilothouse(), ["crds".as_ref(), plugin(name).as_os_str()]).await;
+    let mut lax: Value = serde_saphyr::from_str(&printed).unwrap();
+    for version in lax["spec"]["versions"].as_array_mut().unwrap() {
+        let schema = version["schema"]["openAPIV3Schema"].as_object_mut().unwrap();
+        schema.retain(|keyword, _| !RULES.contains(&keyword.as_str()));
+        // Rules of the status are the host's business, and those of the conditions make a map of their list.
+        let parts = schema["properties"].as_object_mut().unwrap();
+        parts.iter_mut().filter(|(part, _)| *part != "status").for_each(|(_, part)| without_rules(part));
+    }
+    let lax = lax.to_string();
+    eventually(DEADLINE, "the API server to take it without rules", || async {
+        applied(world, &lax).await;
+        let taken = world.try_kubectl("apply -f -", input).await;
+        anyhow::ensure!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
+        Ok(())
+    })
+    .await;
+    applied(world, &printed).await;
+}
+
+async fn applied(world: &World, crd: &str) {
+    let output = world.try_kubectl("apply --server-side -f -", crd).await;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
