@@ -29,6 +29,13 @@ fn is_word(text: &str) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
+/// The number in a name that is made of another one: 7 in `web-7` for `web`. None for other names, and for numbers that
+/// no program writes: `web-07` is another object than `web-7`.
+pub fn number_after(base: &str, name: &str) -> Option<usize> {
+    let text = name.strip_prefix(base)?.strip_prefix('-')?;
+    text.parse().ok().filter(|number: &usize| number.to_string() == text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +59,18 @@ mod tests {
             ["", "=", "=x", "a==b", "a=b=c", "!a", "a in (b)", "a,b", "/a", "a/", "a/b/c", "A/b", "a=-"]
         {
             assert!(!is_label(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_one_that_a_program_writes() {
+        for (name, number) in [("web-0", Some(0)), ("web-12", Some(12))] {
+            assert_eq!(number_after("web", name), number, "{name}");
+        }
+        for other in
+            ["web", "web-", "web-01", "web-+1", "web-x", "webs-1", "web--1", "web-99999999999999999999"]
+        {
+            assert_eq!(number_after("web", other), None, "{other}");
         }
     }
 }

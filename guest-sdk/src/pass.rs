@@ -1,5 +1,7 @@
 //! [`Pass`]: everything that one call of `reconcile` may know.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -8,6 +10,7 @@ use crate::action::{Actions, LookUp, Reference, SetStatus};
 use crate::bindings::pilothouse::operator::types::{Desired, Observed};
 use crate::condition::Condition;
 use crate::kinds::{NAMESPACE, Resource};
+use crate::names;
 use crate::object::Object;
 use crate::problems::Problems;
 use crate::reconciler::{Failure, Reconciler};
@@ -105,6 +108,12 @@ impl<R: Reconciler> Pass<R> {
     /// All children of a kind, by namespace and name.
     pub fn children(&self, kind: Resource) -> impl Iterator<Item = &Object> {
         self.children.iter().filter(move |child| child.is_a(kind))
+    }
+
+    /// The children of a kind that are called by the primary's name and a number, `web-0`, by that number.
+    pub fn numbered_children(&self, kind: Resource) -> BTreeMap<usize, &Object> {
+        let number = |child: &Object| names::number_after(self.name(), child.name());
+        self.children(kind).filter_map(|child| Some((number(child)?, child))).collect()
     }
 
     /// All children of a kind as [`View`]s.

@@ -2,9 +2,9 @@
 //!
 //! The host watches the pods' metadata alone. What that does not say is asked for where it matters: which pods have
 //! finished by a second watch, of those alone, and which are ready by a look-up when some must go, which is rare.
+//! So its own condition `Ready` says that all pods exist, and nothing about theirs.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{cmp::Reverse, collections::BTreeSet};
 
 use pilothouse_sdk::prelude::*;
 
@@ -35,14 +35,10 @@ const FINISHED: &str = "finished";
 const IS_FINISHED: &str = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown";
 /// Of this resource.
 const SELECTOR: &str = "pilothouse.dev/managed=pod-replica,app.kubernetes.io/instance=$(name)";
-/// The look-up that tells which pods are ready.
-const CONDITIONS: &str = "conditions";
-/// What it shows.
+/// What a look-up shows to tell which pods are ready.
 const READINESS: [&str; 2] = [".status.conditions[*].type", ".status.conditions[*].status"];
 /// Bears the resource's name.
 const LABEL: &str = "app.kubernetes.io/instance";
-/// Pods that one look-up finds at most: more than a resource ever has.
-const LOOK_UP_MAX: u32 = 5_000;
 /// Longest name of a resource: it is a label's value (63 characters), and a pod's host name together with its number.
 const NAME_CHARACTERS_MAX: u32 = 58;
 
@@ -69,18 +65,15 @@ impl Reconciler for PodReplica {
 
     fn reconcile(pass: &Pass<Self>, actions: &mut Actions) -> Result<(), Failure> {
         let (name, size, selector) = (pass.name(), pass.spec.size, format!("{LABEL}={}", pass.name()));
-        let pods = pass.children(POD).filter_map(|pod| Some((number(name, pod)?, pod)));
-        let pods: BTreeMap<usize, &Object> = pods.collect();
+        let pods = pass.numbered_children(POD);
         let staying = pods.iter().filter(|(_, pod)| !pod.is_terminating());
         let (finished, mut live): (Vec<_>, Vec<_>) =
             staying.partition(|(_, pod)| pass.is_among(FINISHED, pod));
 
         let surplus = live.len().saturating_sub(size);
         if surplus > 0 && size > 0 {
-            let Some(shown) = pass.related(CONDITIONS) else {
-                actions.push(LookUp::all(CONDITIONS, POD).selector(&selector).limit(LOOK_UP_MAX));
-                return Ok(());
-            };
+            let question = LookUp::all("conditions", POD).selector(&selector).limit(LookUp::LIMIT_MAX);
+            let Some(shown) = pass.ask(question, actions) else { return Ok(()) };
             let is_ready = |pod: &&Object| views::Pod(pod).is_ready();
             let ready: BTreeSet<&str> = shown.objects.iter().filter(is_ready).map(Object::name).collect();
             live.sort_by_key(|(number, pod)| (ready.contains(pod.name()), Reverse(**number)));
@@ -107,18 +100,12 @@ impl Reconciler for PodReplica {
         let replicas = there.len();
         let pod_names = there.iter().map(|number| format!("{name}-{number}")).collect();
         let reason = if replicas == size { "AllPods" } else { "MissingPods" };
-        let message = format!("{replicas} of {size} pods are there");
-        let complete = Condition::new("Complete", replicas == size, reason, message);
-        actions
-            .push(pass.set_status(&PodReplicaStatus { pod_names, replicas, selector }).condition(complete));
+        let ready =
+            Condition::new("Ready", replicas == size, reason, format!("{replicas} of {size} pods are there"));
+        let status = PodReplicaStatus { pod_names, replicas, selector };
+        actions.push(pass.set_status(&status).condition(ready));
         Ok(())
     }
-}
-
-/// The number in a pod's name, if it is one that this plugin gives.
-fn number(name: &str, pod: &Object) -> Option<usize> {
-    let text = pod.name().strip_prefix(name)?.strip_prefix('-')?;
-    text.parse().ok().filter(|number: &usize| number.to_string() == text)
 }
 
 export!(PodReplica);

@@ -110,7 +110,7 @@ fn a_finished_pod_goes_and_comes_again_under_its_number() {
     assert_eq!(cluster.pass(), ["delete Pod web-0", "status"]);
     assert_eq!(numbers(&cluster), [1]);
     let outcome = cluster.reconcile();
-    assert_eq!(outcome.condition("Complete").unwrap().state, State::True);
+    assert_eq!(outcome.condition("Ready").unwrap().state, State::True);
     cluster.apply(&outcome);
     // The subset may be a moment behind: the new pod has another uid.
     cluster.child_mut(POD, "web-0")["metadata"]["uid"] = json!("another");
@@ -125,8 +125,8 @@ fn a_pod_that_was_refused_is_not_said_to_be_there() {
     let outcome = cluster.reconcile();
     assert!(outcome.applied(POD, "web-1").is_some(), "it is tried again");
     assert_eq!(outcome.status().unwrap()["podNames"], json!(["web-0"]));
-    let complete = outcome.condition("Complete").unwrap();
-    assert_eq!((complete.state, complete.message.as_str()), (State::False, "1 of 2 pods are there"));
+    let ready = outcome.condition("Ready").unwrap();
+    assert_eq!((ready.state, ready.message.as_str()), (State::False, "1 of 2 pods are there"));
 }
 
 #[test]

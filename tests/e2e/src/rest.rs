@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use pilothouse_harness::{AuditEvent, Host, HostOptions, eventually};
 use serde_json::{Value, json};
 
-use crate::{DEADLINE, GREETING, Kind, POD_REPLICA, POSTGRES_CLUSTER, World, plugin};
+use crate::{CHAOS_POD, DEADLINE, EG_APP, GREETING, Kind, POD_REPLICA, POSTGRES_CLUSTER, World, plugin};
 
 /// The shortest that `--resync` takes.
 pub const RESYNC: Duration = Duration::from_secs(10);
@@ -17,32 +17,39 @@ struct Resting {
     controller: &'static str,
     kind: Kind,
     spec: Value,
-    /// The condition that says that it has become what it should.
-    condition: &'static str,
 }
 
-fn all() -> [Resting; 3] {
+fn all() -> [Resting; 5] {
     [
         Resting {
             plugin: "postgres-cluster",
             controller: "postgres-cluster/PostgresCluster.db.example.com",
             kind: POSTGRES_CLUSTER,
             spec: json!({"replicas": 1, "version": "16", "storage": "1Gi"}),
-            condition: "Ready",
         },
         Resting {
             plugin: "config-map",
             controller: "config-map/Greeting.example.com",
             kind: GREETING,
             spec: json!({"text": "Good morning"}),
-            condition: "Ready",
         },
         Resting {
             plugin: "pod-replica",
             controller: "pod-replica/PodReplica.app.example.com",
             kind: POD_REPLICA,
             spec: json!({"size": 1}),
-            condition: "Complete",
+        },
+        Resting {
+            plugin: "egapp",
+            controller: "egapp/EGApp.egplatform.platform.evillgenius.com",
+            kind: EG_APP,
+            spec: json!({"framework": "go", "environment": "dev"}),
+        },
+        Resting {
+            plugin: "chaos-pod",
+            controller: "chaos-pod/ChaosPod.app.example.com",
+            kind: CHAOS_POD,
+            spec: json!({"prefix": "none", "interval": "24h"}),
         },
     ]
 }
@@ -68,7 +75,7 @@ pub async fn writes_nothing_at_rest(each: usize, rounds: usize) {
     }
     for resting in &all {
         for at in 0..each {
-            world.holds(resting.kind, &name(resting, at), resting.condition).await;
+            world.ready(resting.kind, &name(resting, at)).await;
         }
     }
     let controllers = all.map(|resting| (resting.controller, each));

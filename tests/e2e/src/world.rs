@@ -231,21 +231,16 @@ impl World {
 
     /// Waits until the last edit of a resource was reconciled and its condition Ready is True.
     pub async fn ready(&self, kind: Kind, name: &str) -> Value {
-        self.holds(kind, name, "Ready").await
-    }
-
-    /// Waits until the last edit of a resource was reconciled and this condition is True.
-    pub async fn holds(&self, kind: Kind, name: &str, its: &str) -> Value {
         let look = || async {
             let Some(object) = self.get(kind, name).await else { anyhow::bail!("there is none") };
-            for wanted in ["Reconciled", its] {
+            for wanted in ["Reconciled", "Ready"] {
                 let condition = condition(&object, wanted);
                 let current = condition["observedGeneration"] == object["metadata"]["generation"];
                 anyhow::ensure!(current && condition["status"] == "True", "{wanted}: {condition}");
             }
             Ok(Some(object))
         };
-        eventually(DEADLINE, &format!("{} {name} to be {its}", kind.1), look).await
+        eventually(DEADLINE, &format!("{} {name} to be Ready", kind.1), look).await
     }
 }
 

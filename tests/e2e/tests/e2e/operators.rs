@@ -1,4 +1,5 @@
-//! What every operator must bear: a restart of the host, and a new version of itself, between two edits.
+//! What every operator must bear: a restart of the host, and a new version of itself, between two edits; and that its
+//! kind explains itself.
 
 use std::fs;
 
@@ -7,7 +8,9 @@ use serde_json::{Value, json};
 
 use crate::{
     stamped::{LOAD_FAILURES, count, generation},
-    support::{DEADLINE, EG_APP, Kind, World, plugin, sample},
+    support::{
+        CHAOS_POD, DEADLINE, DEPLOYMENT, EG_APP, Kind, POD_REPLICA, World, pilothouse, plugin, run, sample,
+    },
 };
 
 /// A plugin, a sample, and an edit whose effect can be seen.
@@ -21,22 +24,28 @@ struct Operator {
     shows: (Kind, &'static str, &'static str, fn(u32) -> Value),
 }
 
-const EGAPP: Operator = Operator {
+const APPLICATION: Operator = Operator {
     plugin: "egapp",
     kind: EG_APP,
     name: "storefront",
     edit: |count| json!({"spec": {"replicaCount": count}}),
-    shows: (crate::support::DEPLOYMENT, "storefront", "/spec/replicas", |count| json!(count)),
+    shows: (DEPLOYMENT, "storefront", "/spec/replicas", |count| json!(count)),
 };
 
-const CHAOS_POD: Operator = Operator {
+const CHAOS: Operator = Operator {
     plugin: "chaos-pod",
-    kind: crate::support::CHAOS_POD,
+    kind: CHAOS_POD,
     name: "monkey",
     edit: |minutes| json!({"spec": {"interval": format!("{minutes}m")}}),
-    shows: (crate::support::CHAOS_POD, "monkey", "/status/timer", |minutes| {
-        json!(format!("every {minutes}m"))
-    }),
+    shows: (CHAOS_POD, "monkey", "/status/timer", |minutes| json!(format!("every {minutes}m"))),
+};
+
+const PODS: Operator = Operator {
+    plugin: "pod-replica",
+    kind: POD_REPLICA,
+    name: "workers",
+    edit: |size| json!({"spec": {"size": size}}),
+    shows: (POD_REPLICA, "workers", "/status/replicas", |size| json!(size)),
 };
 
 /// The same component with another digest, as a version that behaves the same has: with a custom section at its end.
@@ -95,10 +104,52 @@ impl Operator {
 
 #[tokio::test]
 async fn egapp_bears_a_restart_and_a_new_version() {
-    EGAPP.bears_a_restart_and_a_new_version().await;
+    APPLICATION.bears_a_restart_and_a_new_version().await;
 }
 
 #[tokio::test]
 async fn chaos_pod_bears_a_restart_and_a_new_version() {
-    CHAOS_POD.bears_a_restart_and_a_new_version().await;
+    CHAOS.bears_a_restart_and_a_new_version().await;
+}
+
+#[tokio::test]
+async fn pod_replica_bears_a_restart_and_a_new_version() {
+    PODS.bears_a_restart_and_a_new_version().await;
+}
+
+/// Paths of all fields of a schema below this one, and what is said of each.
+fn fields(path: &str, schema: &Value, all: &mut Vec<(String, String)>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        all.push((path.clone(), field["description"].as_str().unwrap_or_default().to_owned()));
+        fields(&path, field, all);
+        fields(&path, &field["items"], all);
+    }
+}
+
+#[tokio::test]
+async fn every_field_of_every_kind_is_explained() {
+    let plugins = ["chaos-pod", "config-map", "egapp", "pod-replica", "postgres-cluster"];
+    let world = World::granted("explain", &plugins.map(plugin)).await;
+    for name in plugins {
+        let printed = run(&pilothouse(), ["crds".as_ref(), plugin(name).as_os_str()]).await;
+        let crd: Value = serde_saphyr::from_str(&printed).unwrap();
+        let plural = crd["spec"]["names"]["plural"].as_str().unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        let mut all = Vec::new();
+        for part in ["spec", "status"] {
+            fields(&format!("{plural}.{part}"), &schema[part], &mut all);
+        }
+        let listed = world.kubectl(&format!("explain {plural} --recursive")).await;
+        for (path, description) in &all {
+            let field = path.rsplit('.').next().unwrap();
+            assert!(listed.contains(&format!("{field}\t<")), "{path} is not in {listed}");
+            assert!(!description.is_empty(), "{path} has no description");
+        }
+        // One of them as its user reads it; lines are broken anywhere.
+        let (path, description) = all.first().unwrap();
+        let words = world.kubectl(&format!("explain {path}")).await;
+        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&description.split_whitespace().collect::<Vec<_>>().join(" ")), "{words}");
+    }
 }

@@ -36,9 +36,9 @@ async fn numbers(world: &World, wanted: impl IntoIterator<Item = usize>) {
             status["replicas"] == wanted.len()
                 && status["observedGeneration"] == replica["metadata"]["generation"]
         );
-        let complete = condition(&replica, "Complete");
+        let ready = condition(&replica, "Ready");
         anyhow::ensure!(
-            complete["status"] == "True" && condition(&replica, "Reconciled")["status"] == "True",
+            ready["status"] == "True" && condition(&replica, "Reconciled")["status"] == "True",
             "{status}"
         );
         let there: Vec<Value> = world.list(POD).await;
@@ -95,6 +95,7 @@ async fn scaling_takes_the_lowest_free_numbers_and_gives_up_the_highest() {
     let mark = world.mark().await;
     create(&world, 3).await;
     numbers(&world, 0..3).await;
+    world.kubectl("wait --for=condition=Ready --timeout=120s podreplica/web").await;
     let pod = world.present(POD, "web-0").await;
     let container = &pod["spec"]["containers"][0];
     assert_eq!(
@@ -229,7 +230,7 @@ async fn a_pod_that_is_refused_is_not_in_the_status() {
         let replica = world.get(POD_REPLICA, NAME).await.unwrap();
         let status = &replica["status"];
         anyhow::ensure!(status["podNames"] == json!(["web-0", "web-1"]), "{status}");
-        anyhow::ensure!(condition(&replica, "Complete")["reason"] == "MissingPods", "{status}");
+        anyhow::ensure!(condition(&replica, "Ready")["reason"] == "MissingPods", "{status}");
         anyhow::ensure!(condition(&replica, "Reconciled")["reason"] == "WriteFailed", "{status}");
         Ok(true)
     })
