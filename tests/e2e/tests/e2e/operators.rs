@@ -1,7 +1,7 @@
-//! What every operator must bear: a restart of the host, and a new version of itself, between two edits; and that its
-//! kind explains itself.
+//! What every operator must bear: a restart of the host, and a new version of itself, between two edits; that its kind
+//! explains itself, and that it is small.
 
-use std::fs;
+use std::{ffi::OsStr, fs};
 
 use pilothouse_harness::{Host, eventually};
 use serde_json::{Value, json};
@@ -12,6 +12,11 @@ use crate::{
         CHAOS_POD, DEADLINE, DEPLOYMENT, EG_APP, Kind, POD_REPLICA, World, pilothouse, plugin, run, sample,
     },
 };
+
+/// Our plugins in Rust.
+const PLUGINS: [&str; 5] = ["chaos-pod", "config-map", "egapp", "pod-replica", "postgres-cluster"];
+/// Of a plugin in a ConfigMap, which holds 1 MiB: more than this is a dependency that was taken in by accident.
+const PACKED_KIB_MAX: usize = 150;
 
 /// A plugin, a sample, and an edit whose effect can be seen.
 struct Operator {
@@ -129,9 +134,8 @@ fn fields(path: &str, schema: &Value, all: &mut Vec<(String, String)>) {
 
 #[tokio::test]
 async fn every_field_of_every_kind_is_explained() {
-    let plugins = ["chaos-pod", "config-map", "egapp", "pod-replica", "postgres-cluster"];
-    let world = World::granted("explain", &plugins.map(plugin)).await;
-    for name in plugins {
+    let world = World::granted("explain", &PLUGINS.map(plugin)).await;
+    for name in PLUGINS {
         let printed = run(&pilothouse(), ["crds".as_ref(), plugin(name).as_os_str()]).await;
         let crd: Value = serde_saphyr::from_str(&printed).unwrap();
         let plural = crd["spec"]["names"]["plural"].as_str().unwrap();
@@ -151,5 +155,19 @@ async fn every_field_of_every_kind_is_explained() {
         let words = world.kubectl(&format!("explain {path}")).await;
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(&description.split_whitespace().collect::<Vec<_>>().join(" ")), "{words}");
+    }
+}
+
+#[tokio::test]
+async fn each_plugin_stays_small() {
+    for name in PLUGINS {
+        let wasm = plugin(name);
+        let flags = ["package", "--configmap", name].map(OsStr::new);
+        let printed = run(&pilothouse(), flags.into_iter().chain([wasm.as_os_str()])).await;
+        let packed: Value = serde_saphyr::from_str(&printed).unwrap();
+        let data = packed["binaryData"][format!("{name}.wasm.zst")].as_str().unwrap();
+        // Base64: four characters for three bytes.
+        let kib = data.len() * 3 / 4 / 1024;
+        assert!((1..=PACKED_KIB_MAX).contains(&kib), "{name}: {kib} KiB");
     }
 }
