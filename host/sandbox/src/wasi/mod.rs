@@ -5,9 +5,10 @@
 //! by as long as it would have taken, at once. Randomness is a function of `desired.seed`. So the same request gives
 //! the same actions here too, and no guest can wait beyond its limits.
 //!
-//! What is not offered is linked all the same and traps when it is called, with its name: languages import far more
-//! than they call. Whatever 0.2 version a component asks for, it gets, as functions that it knows do not change.
+//! What is not offered is linked all the same, as languages import far more than they call: a call gets WASI's own error
+//! if the function has one, else it traps with the function's name ([`absent`]). Whatever 0.2 version a component asks for, it gets, as functions that it knows do not change.
 
+mod absent;
 mod cli;
 mod clocks;
 mod random;
@@ -71,10 +72,10 @@ impl Wasi {
     }
 }
 
-/// What `describe` gets: the beginning of Unix time.
+/// What `describe` gets: a time without meaning. Not zero, which Go's runtime takes for a clock that is broken.
 impl Default for Wasi {
     fn default() -> Self {
-        Self::new("1970-01-01T00:00:00Z", 0)
+        Self::new("2000-01-01T00:00:00Z", 0)
     }
 }
 
@@ -101,9 +102,8 @@ pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> was
         for (item, export) in instance.exports(engine) {
             match export.ty {
                 ComponentItem::Resource(_) => resource(&mut at, item)?,
-                ComponentItem::ComponentFunc(_) if !function(&mut at, interface, item)? => {
-                    let denied = Denied::Function(format!("{name}#{item}"));
-                    at.func_new(item, move |_, _, _, _| Err(denied.clone().into()))?;
+                ComponentItem::ComponentFunc(signature) if !function(&mut at, interface, item)? => {
+                    absent::define(&mut at, name, item, &signature)?;
                 }
                 _ => {}
             }

@@ -37,6 +37,13 @@ fn nothing_of_the_machine_is_there() {
 }
 
 #[test]
+fn what_has_an_error_for_it_is_refused_with_that_error() {
+    let status = status(probe("look", 7));
+    assert_eq!(status["socketDenied"], true, "{status}");
+    assert_eq!(status["httpDenied"], true, "{status}");
+}
+
+#[test]
 fn clocks_begin_at_now_and_an_hour_passes_at_once() {
     let status = status(probe("look", 7));
     assert_eq!(status["sleptSeconds"], 3600);

@@ -11,10 +11,42 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-wit_bindgen::generate!({ path: "../../../wit", world: "plugin" });
+// WASI's interfaces with one function each: a host knows them by their names, and by the types that are imported.
+wit_bindgen::generate!({
+    path: "../../../wit",
+    world: "test:probe/probe",
+    inline: "
+        package test:probe;
+
+        world probe {
+            include pilothouse:operator/plugin@0.1.0;
+            import wasi:sockets/tcp-create-socket@0.2.9;
+            import wasi:http/outgoing-handler@0.2.9;
+        }
+
+        package wasi:sockets@0.2.9 {
+            interface tcp-create-socket {
+                enum address-family { ipv4, ipv6 }
+                enum error-code { unknown, access-denied, not-supported }
+                resource tcp-socket;
+                create-tcp-socket: func(address-family: address-family) -> result<tcp-socket, error-code>;
+            }
+        }
+
+        package wasi:http@0.2.9 {
+            interface outgoing-handler {
+                variant error-code { internal-error(option<string>), HTTP-request-denied }
+                handle: func(request: string) -> result<string, error-code>;
+            }
+        }
+    ",
+    generate_all,
+});
 
 use exports::pilothouse::operator::reconciler::{Guest, Observed};
 use pilothouse::operator::types::{Action, Desired, Outcome};
+use wasi::http::outgoing_handler;
+use wasi::sockets::tcp_create_socket::{self, AddressFamily};
 
 struct Probe;
 
@@ -62,6 +94,14 @@ fn look() -> Value {
         "passwd": std::fs::read("/etc/passwd").is_ok(),
         "written": std::fs::write("planted", "x").is_ok(),
         "network": std::net::TcpStream::connect("127.0.0.1:80").is_ok(),
+        "socketDenied": matches!(
+            tcp_create_socket::create_tcp_socket(AddressFamily::Ipv4),
+            Err(tcp_create_socket::ErrorCode::AccessDenied)
+        ),
+        "httpDenied": matches!(
+            outgoing_handler::handle("http://127.0.0.1/"),
+            Err(outgoing_handler::ErrorCode::HttpRequestDenied)
+        ),
     })
 }
 
