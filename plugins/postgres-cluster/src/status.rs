@@ -11,6 +11,8 @@ use crate::spec::{Checked, PostgresCluster};
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostgresClusterStatus {
+    /// Instances that the spec asked for in the last pass.
+    pub desired_replicas: i64,
     /// Instances that exist.
     pub replicas: i64,
     /// Instances that accept connections.
@@ -29,6 +31,7 @@ pub(crate) fn report(
     actions: &mut Actions,
 ) {
     let status = PostgresClusterStatus {
+        desired_replicas: i64::from(spec.replicas),
         replicas: live.map_or(0, |set| set.current()),
         ready_replicas: live.map_or(0, |set| set.ready_replicas()),
         primary: live.map(|_| names.first_pod()),
@@ -45,6 +48,7 @@ pub(crate) fn report(
 pub(crate) fn report_invalid(pass: &Pass<PostgresCluster>, failure: &Failure, actions: &mut Actions) {
     let (Failure::Invalid(text) | Failure::Retry(text)) = failure;
     let status = PostgresClusterStatus {
+        desired_replicas: pass.spec.replicas.into(),
         replicas: pass.primary.int("/status/replicas"),
         ready_replicas: pass.primary.int("/status/readyReplicas"),
         primary: pass.primary.at("/status/primary").and_then(Value::as_str).map(str::to_owned),
