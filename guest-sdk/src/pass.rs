@@ -38,7 +38,7 @@ pub struct Pass<R> {
 /// The objects found for one question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// Name of the manifest's rule, or id of the [`LookUp`](crate::action::LookUp).
+    /// Name of the manifest's rule, or id of the [`LookUp`].
     pub query: String,
     /// False while the host cannot know all objects yet, or cut the list.
     pub complete: bool,
@@ -121,7 +121,7 @@ impl<R: Reconciler> Pass<R> {
         self.children(V::KIND).map(V::of)
     }
 
-    /// The answer to a rule of the manifest or to a [`LookUp`](crate::action::LookUp); none if it was not asked.
+    /// The answer to a rule of the manifest or to a [`LookUp`]; none if it was not asked.
     pub fn related(&self, query: &str) -> Option<&Answer> {
         self.related.iter().find(|answer| answer.query == query)
     }
