@@ -81,15 +81,16 @@ test-faults: plugins control-plane ## The long fault tests: the host killed and 
 
 .PHONY: bench
 bench: bench-programs ## Measure, print the tables, and fail if the host is behind its bars
-	$(TARGET)/release/bench
+	PILOTHOUSE_BIN=$(abspath $(TARGET))/dist/pilothouse $(TARGET)/release/bench
 
 .PHONY: bench-peers
 bench-peers: bench-programs ## The part of it that compares with other operators
-	$(TARGET)/release/bench-peers
+	PILOTHOUSE_BIN=$(abspath $(TARGET))/dist/pilothouse $(TARGET)/release/bench-peers
 
 .PHONY: bench-programs
 bench-programs: plugins control-plane
 	cargo build --release --locked --bins $(PROGRAMS) --package pilothouse-bench
+	cargo build --profile dist --locked --package pilothouse --bins
 	cargo build --profile guest --locked --target $(WASM) --package pod-replica --features whole-pods \
 	  --target-dir $(TARGET)/bench
 	$(TARGET)/release/pilothouse-componentize --out $(TARGET)/bench $(TARGET)/bench/$(WASM)/guest/pod_replica.wasm

@@ -13,7 +13,7 @@
 //!   the host's own writes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use pilothouse_model::action::Rejected;
@@ -290,10 +290,11 @@ pub(crate) struct Wanted<'a> {
     pub(crate) write: &'a Write,
     pub(crate) at: Endpoint<'a>,
     pub(crate) object: &'a Value,
-    pub(crate) print: Print,
+    print: OnceLock<Print>,
     pub(crate) conflicts: Conflicts,
     pub(crate) on_immutable: OnImmutable,
     pub(crate) method: Method,
+    pub(crate) metadata_only: bool,
 }
 
 impl<'a> Wanted<'a> {
@@ -302,17 +303,26 @@ impl<'a> Wanted<'a> {
         let mut wanted = Self {
             write,
             at: Endpoint::of_write(write),
-            print: Print::of(object),
+            print: OnceLock::new(),
             object,
             conflicts: Conflicts::Report,
             on_immutable: OnImmutable::Refuse,
             method: Method::InPlace,
+            metadata_only: false,
         };
-        if let Operation::Apply { method, on_immutable, force_conflicts, .. } = &write.operation {
+        if let Operation::Apply { method, on_immutable, force_conflicts, metadata_only, .. } =
+            &write.operation
+        {
             wanted.conflicts = if *force_conflicts { Conflicts::Force } else { Conflicts::Report };
             (wanted.on_immutable, wanted.method) = (*on_immutable, *method);
+            wanted.metadata_only = *metadata_only;
         }
         wanted
+    }
+
+    /// Of the whole object; what is only created is never compared.
+    pub(crate) fn print(&self) -> Print {
+        *self.print.get_or_init(|| Print::of(self.object))
     }
 }
 
@@ -416,7 +426,7 @@ impl Run<'_> {
 
     /// Remembers the response to an apply, and hands it on.
     pub(crate) fn applied(&mut self, wanted: &Wanted<'_>, response: Object) -> WriteResult {
-        self.applier.remember(&response, Memory::after(wanted.print, &response));
+        self.applier.remember(&response, Memory::after(wanted.print(), &response));
         self.written(response)
     }
 

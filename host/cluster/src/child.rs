@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::apply::{Done, Run, Wanted, WriteResult, going};
 use crate::desired;
-use crate::write::{Conflicts, Mode};
+use crate::write::{Answer, Conflicts, Mode};
 use crate::write_error::{Fault, WriteError};
 
 /// How a child compares with what is wanted.
@@ -95,11 +95,11 @@ impl Run<'_> {
         certainty: Certainty,
     ) -> Result<(Arc<Object>, Comparison), WriteError> {
         let memory = self.applier.recall(&live);
-        let mut need = diff::need(wanted.object, wanted.print, &live, memory.as_ref());
+        let mut need = diff::need(wanted.object, wanted.print(), &live, memory.as_ref());
         if need == Need::Ask && live.is_partial() {
             // The watch does not show all of it: look at the whole object before asking what would become of it.
             live = self.look_again(&wanted.at, &live).await?;
-            need = diff::need(wanted.object, wanted.print, &live, None);
+            need = diff::need(wanted.object, wanted.print(), &live, None);
         }
         match need {
             Need::No(memory) => return Ok((live, Comparison::Equal(memory))),
@@ -110,7 +110,7 @@ impl Run<'_> {
         let body = desired::with_uid(wanted.object, &live.meta().uid);
         let comparison = match self.writer().apply(&wanted.at, &body, wanted.conflicts, Mode::DryRun).await {
             Ok(answer) if diff::unchanged(&answer, &live) => {
-                Comparison::Equal(Memory::after(wanted.print, &live))
+                Comparison::Equal(Memory::after(wanted.print(), &live))
             }
             Ok(answer) if diff::same_content(&answer, &live) => Comparison::Unowned,
             Ok(_) => Comparison::Differs,
@@ -137,7 +137,8 @@ impl Run<'_> {
             return if known.meta().deleting { Err(going(at)) } else { Ok(WriteResult::NoOp) };
         }
         self.refuse_in_terminating_namespace(wanted.write)?;
-        match self.writer().create(at, wanted.object, Mode::Store).await {
+        let answer = if wanted.metadata_only { Answer::Metadata } else { Answer::Whole };
+        match self.writer().create(at, wanted.object, Mode::Store, answer).await {
             Ok(response) => Ok(self.written(response)),
             Err(error) if error.fault == Fault::AlreadyExists => match self.find(wanted.write, at).await? {
                 Some(live) if live.meta().deleting => Err(going(at)),

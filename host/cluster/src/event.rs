@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use self::book::{Book, Step};
 
-use crate::write::{Endpoint, Fence, Mode, Writer};
+use crate::write::{Answer, Endpoint, Fence, Mode, Writer};
 use crate::write_error::{Fault, WriteError};
 
 /// Events that wait to be written. Two passes on each of 500 resources; beyond that the API server is away, and news
@@ -224,7 +224,7 @@ impl EventTask {
         let at = sighting.endpoint(&kind, name);
         let body = sighting.to_value(name, &self.instance);
         let writer = self.writer.with_fence(Arc::clone(&sighting.fence));
-        match writer.create(&at, &body, Mode::Store).await {
+        match writer.create(&at, &body, Mode::Store, Answer::Whole).await {
             Err(error) if error.fault == Fault::AlreadyExists => {
                 // A patch that changes nothing reads it, with the rights that there are.
                 let known = writer.merge_patch(&at, None, &json!({})).await?;

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::apply::{Done, Run};
 use crate::desired;
-use crate::write::{Endpoint, Mode};
+use crate::write::{Answer, Endpoint, Mode};
 use crate::write_error::{Fault, WriteError};
 
 type Data = BTreeMap<String, Vec<u8>>;
@@ -66,7 +66,7 @@ impl Run<'_> {
         self.refuse_in_terminating_namespace(write)?;
         let mut secret = object.clone();
         secret["data"] = encode(fill(template, &Data::new())?);
-        let response = self.writer().create(at, &secret, Mode::Store).await?;
+        let response = self.writer().create(at, &secret, Mode::Store, Answer::Whole).await?;
         Ok(self.written(response))
     }
 

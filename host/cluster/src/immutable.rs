@@ -12,7 +12,7 @@ use pilothouse_model::plan::{OnImmutable, Propagation};
 use serde_json::{Map, Value, json};
 
 use crate::apply::{Done, Run, Wanted, WriteResult};
-use crate::write::Mode;
+use crate::write::{Answer, Mode};
 use crate::write_error::{Fault, WriteError};
 
 /// Bytes of the name that a rehearsal keeps: with five random characters, label values and Service names fit.
@@ -31,7 +31,7 @@ impl Run<'_> {
             let message = format!("{at} is being deleted, and is created again when it is gone");
             return Err(WriteError::here(Fault::ObjectTerminating, message));
         }
-        if self.was_last_applied(live, wanted.print) {
+        if self.was_last_applied(live, wanted.print()) {
             let message = format!("{at} was made from this very configuration: {}", refused.message);
             return Err(WriteError { message, ..refused });
         }
@@ -80,7 +80,7 @@ impl Run<'_> {
             metadata
                 .insert("generateName".to_owned(), json!(format!("{}-", name.trim_end_matches(['-', '.']))));
         }
-        match self.writer().create(&wanted.at, &object, Mode::DryRun).await {
+        match self.writer().create(&wanted.at, &object, Mode::DryRun, Answer::Whole).await {
             Ok(answer) => Ok(Some(answer)),
             // Nobody can tell without trying, and a quota counts the old object as well.
             Err(error) if error.fault == Fault::NoDryRun || error.message.contains("exceeded quota") => {

@@ -91,9 +91,10 @@ impl StatusWriter {
         let Some(patch) = status.patch(primary, status.now) else { return Ok(None) };
         let meta = primary.meta();
         let timeless = |object| status.patch(object, "").map(|patch| Print::of(&patch));
-        if self.remembered().get(&meta.uid).copied()
-            == timeless(primary).map(|print| (print, meta.resource_version))
-        {
+        let left_over = self.remembered().get(&meta.uid).copied();
+        if left_over.is_some_and(|(print, version)| {
+            version == meta.resource_version && timeless(primary) == Some(print)
+        }) {
             return Ok(None);
         }
         let at = Endpoint::of_object(resource, primary);

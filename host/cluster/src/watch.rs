@@ -280,7 +280,8 @@ impl Watch {
     fn put(&mut self, object: Object) {
         WatchCounters::add(&self.counters.events, 1);
         self.reach(&object);
-        let object = self.store.prepare(object);
+        // An answer to our own write has usually come before its event.
+        let object = self.store.prepare_item(object);
         self.store.change(|index, out| index.put(object, out));
     }
 

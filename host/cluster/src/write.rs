@@ -227,6 +227,26 @@ pub enum Mode {
     DryRun,
 }
 
+/// How much of the object the API server is asked to answer with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// All of it.
+    Whole,
+    /// Its metadata, where the API server can leave out the rest: a third of a pod.
+    Metadata,
+}
+
+impl Answer {
+    fn accept(self) -> &'static str {
+        match self {
+            Self::Whole => "application/json",
+            Self::Metadata => {
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;q=0.9"
+            }
+        }
+    }
+}
+
 /// What a server-side apply does about fields of other managers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conflicts {
@@ -251,6 +271,7 @@ pub(crate) struct Call<'a> {
     pub(crate) at: &'a Endpoint<'a>,
     pub(crate) subresource: Option<&'a str>,
     query: &'a str,
+    answer: Answer,
     pub(crate) body: Vec<u8>,
 }
 
@@ -328,7 +349,15 @@ impl Writer {
         at: &Endpoint<'_>,
         subresource: Option<&str>,
     ) -> Result<Option<Vec<u8>>, WriteError> {
-        let call = Call { verb: Verb::Get, mode: Mode::Store, at, subresource, query: "", body: Vec::new() };
+        let call = Call {
+            verb: Verb::Get,
+            mode: Mode::Store,
+            at,
+            subresource,
+            query: "",
+            answer: Answer::Whole,
+            body: Vec::new(),
+        };
         match self.send(call).await {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.fault == Fault::NotFound => Ok(None),
@@ -350,9 +379,22 @@ impl Writer {
     }
 
     /// POST: fails with [`Fault::AlreadyExists`] if the name is taken.
-    pub async fn create(&self, at: &Endpoint<'_>, object: &Value, mode: Mode) -> Result<Object, WriteError> {
+    pub async fn create(
+        &self,
+        at: &Endpoint<'_>,
+        object: &Value,
+        mode: Mode,
+        answer: Answer,
+    ) -> Result<Object, WriteError> {
         let query = format!("&fieldManager={}&fieldValidation=Strict", self.manager);
-        self.write(Verb::Create, mode, at, None, &query, object).await
+        let body = object.to_string().into_bytes();
+        let verb = Verb::Create;
+        let text = self.send(Call { verb, mode, at, subresource: None, query: &query, answer, body }).await?;
+        let mut object = self.read(at, &text)?;
+        if answer == Answer::Metadata {
+            object.stamp(&Arc::new(at.resource.kind()));
+        }
+        Ok(object)
     }
 
     /// JSON merge patch (RFC 7386); `metadata.uid` and `metadata.resourceVersion` in it are preconditions.
@@ -389,7 +431,15 @@ impl Writer {
             options["gracePeriodSeconds"] = json!(seconds);
         }
         let body = options.to_string().into_bytes();
-        let call = Call { verb: Verb::Delete, mode: Mode::Store, at, subresource: None, query: "", body };
+        let call = Call {
+            verb: Verb::Delete,
+            mode: Mode::Store,
+            at,
+            subresource: None,
+            query: "",
+            answer: Answer::Whole,
+            body,
+        };
         let text = match self.send(call).await {
             Ok(text) => text,
             Err(error) if matches!(error.fault, Fault::NotFound | Fault::Precondition) => {
@@ -413,7 +463,8 @@ impl Writer {
         body: &Value,
     ) -> Result<Object, WriteError> {
         let body = body.to_string().into_bytes();
-        let text = self.send(Call { verb, mode, at, subresource, query, body }).await?;
+        let text =
+            self.send(Call { verb, mode, at, subresource, query, answer: Answer::Whole, body }).await?;
         self.read(at, &text)
     }
 
@@ -486,7 +537,14 @@ impl Call<'_> {
 
     /// A look at the same object.
     pub(crate) fn look(&self) -> Self {
-        Self { verb: Verb::Get, mode: Mode::Store, query: "", body: Vec::new(), ..*self }
+        Self {
+            verb: Verb::Get,
+            mode: Mode::Store,
+            query: "",
+            answer: Answer::Whole,
+            body: Vec::new(),
+            ..*self
+        }
     }
 
     /// The same as a dry run, with this body.
@@ -513,7 +571,7 @@ impl Call<'_> {
             .method(self.verb.method())
             .uri(uri)
             .header(CONTENT_TYPE, self.verb.content_type())
-            .header(ACCEPT, "application/json")
+            .header(ACCEPT, self.answer.accept())
             .body(kube::client::Body::from(self.body))
     }
 }
@@ -581,7 +639,7 @@ mod tests {
         let object = json!({});
         let fault = |result: Result<Object, WriteError>| result.unwrap_err().fault;
         assert_eq!(fault(writer.apply(&at, &object, Conflicts::Force, Mode::Store).await), Fault::Fenced);
-        assert_eq!(fault(writer.create(&at, &object, Mode::Store).await), Fault::Fenced);
+        assert_eq!(fault(writer.create(&at, &object, Mode::Store, Answer::Whole).await), Fault::Fenced);
         assert_eq!(fault(writer.merge_patch(&at, None, &object).await), Fault::Fenced);
         assert_eq!(fault(writer.json_patch(&at, &object).await), Fault::Fenced);
         let deleted = writer.delete(&at, "u", Propagation::Background, None).await;
@@ -598,7 +656,7 @@ mod tests {
         let kind = kind();
         let at = Endpoint::new(&kind, "webs", Some("n"), "a");
         let began = tokio::time::Instant::now();
-        let error = writer(None).create(&at, &json!({}), Mode::Store).await.unwrap_err();
+        let error = writer(None).create(&at, &json!({}), Mode::Store, Answer::Whole).await.unwrap_err();
         assert_eq!((error.fault, began.elapsed()), (Fault::NoAnswer, WRITE_TIME_MAX));
         assert!(error.message.contains("Web.v1.example.com n/a"), "{}", error.message);
     }
@@ -629,8 +687,8 @@ mod tests {
             let (writer, fence, at) = (writer(answer).with_fence(fence.clone()), fence.clone(), at.clone());
             async move {
                 let before = fence.0.load(Ordering::Relaxed);
-                let _ = writer.create(&at, &json!({}), Mode::Store).await;
-                let _ = writer.create(&at, &json!({}), Mode::DryRun).await;
+                let _ = writer.create(&at, &json!({}), Mode::Store, Answer::Whole).await;
+                let _ = writer.create(&at, &json!({}), Mode::DryRun, Answer::Whole).await;
                 fence.0.load(Ordering::Relaxed) - before
             }
         };
@@ -640,11 +698,11 @@ mod tests {
         assert_eq!(unanswered(None).await, 1);
         let began = tokio::time::Instant::now();
         let writer = writer(None).with_fence(fence.clone());
-        let error = writer.create(&at, &json!({}), Mode::Store).await.unwrap_err();
+        let error = writer.create(&at, &json!({}), Mode::Store, Answer::Whole).await.unwrap_err();
         assert_eq!((error.fault, began.elapsed()), (Fault::NoAnswer, fence.write_time()));
         let before = fence.0.load(Ordering::Relaxed);
         let object = json!({});
-        let mut dropped = Box::pin(writer.create(&at, &object, Mode::Store));
+        let mut dropped = Box::pin(writer.create(&at, &object, Mode::Store, Answer::Whole));
         assert!(futures::poll!(&mut dropped).is_pending());
         drop(dropped);
         assert_eq!(fence.0.load(Ordering::Relaxed), before + 1, "given up half-way");
@@ -658,7 +716,7 @@ mod tests {
         assert_eq!(error.fault, Fault::Unavailable);
         let large = json!({"data": "x".repeat(REQUEST_BYTES_MAX)});
         let writer = writer(Some((200, "{}")));
-        let error = writer.create(&at, &large, Mode::Store).await.unwrap_err();
+        let error = writer.create(&at, &large, Mode::Store, Answer::Whole).await.unwrap_err();
         assert_eq!((error.fault, writer.counters().writes()), (Fault::TooLarge, 0));
     }
 
@@ -667,7 +725,15 @@ mod tests {
         let kind = kind();
         let at = Endpoint::new(&kind, "webs", Some("n"), "a");
         let call = |verb, mode, subresource| {
-            let call = Call { verb, mode, at: &at, subresource, query: "&fieldManager=m", body: Vec::new() };
+            let call = Call {
+                verb,
+                mode,
+                at: &at,
+                subresource,
+                query: "&fieldManager=m",
+                answer: Answer::Whole,
+                body: Vec::new(),
+            };
             let request = call.into_request(WRITE_TIME_MAX).unwrap();
             format!("{} {}", request.method(), request.uri())
         };

@@ -97,6 +97,7 @@ fn write(name: &str, spec: &Value) -> Write {
     let operation = Operation::Apply {
         object: desired(name, spec),
         create_only: false,
+        metadata_only: false,
         method: update::Method::InPlace,
         on_immutable: OnImmutable::Recreate,
         force_conflicts: true,

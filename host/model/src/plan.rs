@@ -120,6 +120,8 @@ pub enum Operation {
         object: Value,
         /// Never touch it once it exists.
         create_only: bool,
+        /// Nobody looks at more of it than its metadata.
+        metadata_only: bool,
         /// What to do where it differs; how many at a time stands in [`Plan::rollouts`].
         method: Method,
         /// What to do when a changed field cannot change.

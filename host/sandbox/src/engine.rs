@@ -7,7 +7,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pilothouse_model::limits::Limits;
-use wasmtime::{Config, Engine, PoolingAllocationConfig};
+use wasmtime::{Config, Enabled, Engine, PoolingAllocationConfig};
 
 use crate::error::SandboxError;
 
@@ -24,6 +24,13 @@ const CORE_INSTANCES_MAX: u32 = 128;
 pub(crate) const TABLE_ELEMENTS_MAX: usize = 1 << 16;
 /// Address space of a memory. Compiled code needs no bounds checks when a 32-bit address cannot leave it.
 const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
+/// Of the memory of a slot that a call has used so much stays for the next one: its page faults cost a plugin in Rust a
+/// tenth of a pass. More than that, an interpreter's, goes back.
+const MEMORY_BYTES_KEPT: usize = 1 << 20;
+/// The same for each table: those of a plugin in Rust fit into one page.
+const TABLE_BYTES_KEPT: usize = 16 << 10;
+/// Slots that may keep memory: with the number above, what an idle host keeps for its calls.
+const WARM_SLOTS_MAX: u32 = 4;
 /// Frames of a trap's trace, of which one is shown: the innermost that is the plugin's own.
 const BACKTRACE_FRAMES_MAX: usize = 16;
 
@@ -68,9 +75,10 @@ pub(crate) fn host(slots: u32) -> Result<Engine, SandboxError> {
         .max_tables_per_module(TABLES_MAX)
         .table_elements(TABLE_ELEMENTS_MAX)
         .max_memory_size(usize::try_from(Limits::MEMORY_BYTES_MAX).unwrap_or(usize::MAX))
-        // An idle host gives all memory back; the next call pays some 10 µs of page faults.
-        .linear_memory_keep_resident(0)
-        .table_keep_resident(0);
+        .linear_memory_keep_resident(MEMORY_BYTES_KEPT)
+        .table_keep_resident(TABLE_BYTES_KEPT)
+        .pagemap_scan(Enabled::Auto)
+        .max_unused_warm_slots(WARM_SLOTS_MAX);
     let mut config = code();
     config.allocation_strategy(pool);
     Engine::new(&config).map_err(|error| SandboxError::Engine { slots, reason: format!("{error:#}") })

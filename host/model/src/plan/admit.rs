@@ -18,6 +18,7 @@ use crate::manifest::{Child, Scope, TargetVerb};
 use crate::names::{BLANKED_ANNOTATION, MANAGED_LABEL, OWNER_ANNOTATION, OWNER_UID_LABEL, PLUGIN_LABEL};
 use crate::object::Object;
 use crate::owner;
+use crate::projection::Projection;
 use crate::secret;
 use crate::selector::Selector;
 use crate::update::{Method, UpdateStrategy};
@@ -217,6 +218,7 @@ fn admit_apply(index: u32, apply: &Apply, cx: &Context<'_>) -> Result<Write, Ref
         operation: Operation::Apply {
             object,
             create_only: options.create_only.unwrap_or(child.create_only) || method == Method::OnDelete,
+            metadata_only: child.projection == Projection::Metadata,
             method,
             on_immutable: options.on_immutable,
             force_conflicts: child.force_conflicts,
