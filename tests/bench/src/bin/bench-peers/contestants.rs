@@ -75,7 +75,8 @@ impl Programs {
             Contestant::Pilothouse | Contestant::WholePods => {
                 std::fs::copy(self.target.join(component(one)), directory.join("pod-replica.wasm"))?;
                 let plugins = directory.display().to_string();
-                let arguments = ["run", "--plugins", &plugins, "--listen", "127.0.0.1:0"];
+                // Neither of the others elects a leader.
+                let arguments = ["run", "--plugins", &plugins, "--listen", "127.0.0.1:0", "--leases", "off"];
                 (self.host.clone(), arguments.map(str::to_owned).to_vec())
             }
             Contestant::KubeRs => {
