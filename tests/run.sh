@@ -9,12 +9,12 @@ trap 'rm -f "$log"' EXIT
 status=0
 run() { cargo test --release --locked --no-fail-fast "$@" 2>&1 | tee -a "$log" || status=$?; }
 
+# The whole workspace is named each time, so that dependencies keep the features that they were compiled with.
 if [[ ${1:-} == --faults ]]; then
-  run --package pilothouse-e2e --features faults --test faults
+  run --workspace --features pilothouse-e2e/faults --test faults
 else
   run --workspace --exclude pilothouse-e2e
-  # These wait for the API server most of their time: more at once than there are processors. The whole workspace is
-  # named so that dependencies keep the features that they were compiled with.
+  # These wait for the API server most of their time: more at once than there are processors.
   RUST_TEST_THREADS=${RUST_TEST_THREADS:-8} run --workspace --test e2e
 fi
 
