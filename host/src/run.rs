@@ -287,7 +287,7 @@ fn container_memory() -> Option<u64> {
 }
 
 /// `$XDG_CACHE_HOME/pilothouse/compiled`, by default in `~/.cache`. None: compiled code is kept in memory.
-fn cache_directory() -> Option<PathBuf> {
+pub(crate) fn cache_directory() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     Some(base.join("pilothouse/compiled"))

@@ -8,6 +8,7 @@ use pilothouse_model::manifest::Manifest;
 use pilothouse_sandbox::{Compiler, Prepared, Sandbox, SandboxOptions};
 
 use crate::cli::exit::Exit;
+use crate::run;
 
 /// A plugin that was loaded from a file.
 pub(crate) struct Plugin {
@@ -23,10 +24,13 @@ impl Plugin {
     }
 }
 
-/// A sandbox for one's own components: compiled in this process, without a cache.
+/// A sandbox for one's own components: compiled in this process, and kept where `run` keeps them, as a component of
+/// Python or JavaScript takes ten seconds to compile.
 pub(crate) fn sandbox() -> Result<Sandbox, Exit> {
-    let options = SandboxOptions { permits: 1, ..SandboxOptions::new(Compiler::InProcess) };
-    Ok(Sandbox::new(options)?)
+    let without_cache = || SandboxOptions { permits: 1, ..SandboxOptions::new(Compiler::InProcess) };
+    let cached = SandboxOptions { cache_dir: run::cache_directory(), ..without_cache() };
+    // What is wrong with the directory is for `run` to say; a command that only looks can do without.
+    Ok(Sandbox::new(cached).or_else(|_| Sandbox::new(without_cache()))?)
 }
 
 /// Loads a plugin with the settings beside it.

@@ -16,7 +16,11 @@ use tokio::{io::AsyncWriteExt, process::Command};
 /// If it has not.
 pub fn plugin(name: &str) -> PathBuf {
     let path = workspace::target_directory().join("plugins").join(name).with_extension("wasm");
-    assert!(path.is_file(), "no plugin at {}: run `make plugins`", path.display());
+    assert!(
+        path.is_file(),
+        "no plugin at {}: run `make plugins plugins-python plugins-javascript plugins-go`",
+        path.display()
+    );
     path
 }
 
@@ -45,6 +49,8 @@ pub async fn try_run_with<A: AsRef<OsStr>>(
 ) -> Output {
     let mut child = Command::new(program)
         .args(arguments)
+        // Compiled code of tests stays out of the user's cache.
+        .env("XDG_CACHE_HOME", workspace::target_directory().join("cache"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
