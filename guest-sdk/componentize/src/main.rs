@@ -2,7 +2,9 @@
 //! `cargo component build` does, without its dependencies, as the last step of `make plugins`.
 //!
 //! The world comes from the `component-type` section that the SDK put into the module, so nothing needs to be said
-//! here but where the files are.
+//! here but where the files are. Modules of Go have no such section and import WASI 0.1: [`wasi`].
+
+mod wasi;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,7 @@ struct Arguments {
     /// Where the components go, as NAME.wasm, with `-` where the module's file has `_`.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Core modules, built for wasm32-unknown-unknown.
+    /// Core modules, built for wasm32-unknown-unknown, or for WASI 0.1 as a library.
     #[arg(required = true, value_name = "MODULE.wasm")]
     modules: Vec<PathBuf>,
 }
@@ -48,7 +50,16 @@ fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn wrap(module: &[u8]) -> Result<Vec<u8>> {
-    ComponentEncoder::default().validate(true).module(module)?.encode()
+    let contents = wasi::Contents::of(module)?;
+    let mut encoder = ComponentEncoder::default();
+    encoder.validate(true);
+    if contents.imports_wasi() {
+        let adapter = wasi_preview1_component_adapter_provider::WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER;
+        encoder.module(&contents.complete(module)?)?.adapter(wasi::WASI, adapter)?;
+    } else {
+        encoder.module(module)?;
+    }
+    encoder.encode()
 }
 
 /// Cargo writes package `pod-replica` as `pod_replica.wasm`; a plugin bears its package's name.

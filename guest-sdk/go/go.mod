@@ -1,0 +1,3 @@
+module pilothouse.dev/sdk
+
+go 1.24
