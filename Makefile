@@ -44,13 +44,26 @@ plugins: build wasm-target ## All plugins as components: target/plugins/NAME.was
 	$(TARGET)/release/pilothouse-componentize --out $(TARGET)/plugins \
 	  $(foreach plugin,$(PLUGINS),$(TARGET)/$(WASM)/guest/$(subst -,_,$(plugin)).wasm)
 
+.PHONY: plugins-python
+plugins-python: ## Plugins in Python, too; needs Python 3.11
+	guest-sdk/build-plugins.sh python $(TARGET)
+
+.PHONY: plugins-javascript
+plugins-javascript: ## Plugins in JavaScript, too; needs Node 20.19
+	guest-sdk/build-plugins.sh javascript $(TARGET)
+
+.PHONY: plugins-go
+plugins-go: build ## Plugins in Go, too; needs Go 1.24
+	guest-sdk/build-plugins.sh go $(TARGET)
+
 .PHONY: control-plane
 control-plane: ## etcd and Kubernetes for tests and `make run`, built once into the user's cache
 	tests/cluster/build.sh
 
 .PHONY: generate
-generate: plugins ## Files in deploy/ that the program prints
+generate: plugins ## Files in deploy/ and guest-sdk/ that programs print
 	deploy/generate.sh $(TARGET) deploy
+	guest-sdk/generate.sh $(TARGET)
 
 .PHONY: deploy-plugin
 deploy-plugin: plugins ## The PostgresCluster plugin as a ConfigMap: target/deploy/postgres-cluster.yaml
@@ -72,7 +85,7 @@ check: wasm-target $(CARGO_DENY) ## Format, lints, docs, licences
 	$(CARGO_DENY) --locked check bans licenses sources
 
 .PHONY: test
-test: plugins control-plane $(CARGO_COMPONENT) ## Every test but the long ones; the last line counts them
+test: plugins plugins-python plugins-javascript plugins-go control-plane $(CARGO_COMPONENT) ## Every test but the long ones; the last line counts them
 	tests/run.sh
 
 .PHONY: test-faults
@@ -88,7 +101,7 @@ bench-peers: bench-programs ## The part of it that compares with other operators
 	PILOTHOUSE_BIN=$(abspath $(TARGET))/dist/pilothouse $(TARGET)/release/bench-peers
 
 .PHONY: bench-programs
-bench-programs: plugins control-plane
+bench-programs: plugins plugins-python plugins-javascript plugins-go control-plane
 	cargo build --release --locked --bins $(PROGRAMS) --package pilothouse-bench
 	cargo build --profile dist --locked --package pilothouse --bins
 	cargo build --profile guest --locked --target $(WASM) --package pod-replica --features whole-pods \

@@ -10,18 +10,16 @@ use pilothouse_harness::workspace;
 use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, process::Command};
 
-/// A plugin that `make plugins` has built.
+/// A plugin that `make plugins` has built, or `make plugins-LANGUAGE`.
 ///
 /// # Panics
-/// If it has not.
+/// If none has.
 pub fn plugin(name: &str) -> PathBuf {
-    let path = workspace::target_directory().join("plugins").join(name).with_extension("wasm");
-    assert!(
-        path.is_file(),
-        "no plugin at {}: run `make plugins plugins-python plugins-javascript plugins-go`",
-        path.display()
-    );
-    path
+    let built = ["plugins", "languages"]
+        .map(|directory| workspace::target_directory().join(directory).join(name).with_extension("wasm"));
+    built.iter().find(|path| path.is_file()).cloned().unwrap_or_else(|| {
+        panic!("no plugin at {built:?}: run `make plugins plugins-python plugins-javascript plugins-go`")
+    })
 }
 
 /// A new directory with these plugins and the settings that lie beside them, for `--plugins`.

@@ -75,9 +75,9 @@ impl World {
         kubectl(plane, ["-n", &namespace, "create", "serviceaccount", &namespace], &[]).await;
 
         let plugin_paths = || plugins.iter().map(|path| path.as_os_str());
-        // That of the PostgresCluster belongs to `deploy/base` and is applied in one way only.
+        // That of the PostgresCluster, which two plugins serve, belongs to `deploy/base` and is applied in one way only.
         let (deployed, others): (Vec<_>, Vec<_>) =
-            plugin_paths().partition(|path| Path::new(path).ends_with("postgres-cluster.wasm"));
+            plugin_paths().partition(|path| path.to_string_lossy().contains("/postgres-cluster"));
         if !deployed.is_empty() {
             deploy(plane).await;
         }

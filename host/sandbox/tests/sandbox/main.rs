@@ -7,6 +7,7 @@ mod contract;
 mod fairness;
 mod guests;
 mod hostile;
+mod languages;
 mod prepare;
 mod raw;
 mod wasi;

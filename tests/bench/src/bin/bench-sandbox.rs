@@ -16,6 +16,8 @@ use pilothouse_sandbox::{CompileLimits, Compiler, Prepared, Sandbox, SandboxOpti
 const PLUGINS: u32 = 100;
 /// Calls per measurement.
 const CALLS: usize = 5_000;
+/// The same for languages whose calls take milliseconds.
+const CALLS_OF_INTERPRETERS: usize = 500;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +50,7 @@ fn measure() -> Result<()> {
     if !status.success() {
         bail!("measuring idle plugins failed ({status})");
     }
+    languages(&cache)?;
     neighbours()
 }
 
@@ -152,6 +155,81 @@ fn calls(Plugins { sandbox, prepared }: &Plugins) -> Result<()> {
         Some(200.0),
     )
     .print();
+    Ok(())
+}
+
+/// One language: its component, and what its figures are called.
+struct Language {
+    file: &'static str,
+    names: [&'static str; 4],
+}
+
+const LANGUAGES: [Language; 3] = [
+    Language {
+        file: "guests/probe-python.wasm",
+        names: [
+            "Python: cold compile, in the child",
+            "Python: call with 5 children, median",
+            "Python: call with 5 children, 99 %",
+            "Python: memory of a call",
+        ],
+    },
+    Language {
+        file: "guests/probe-javascript.wasm",
+        names: [
+            "JavaScript: cold compile, in the child",
+            "JavaScript: call with 5 children, median",
+            "JavaScript: call with 5 children, 99 %",
+            "JavaScript: memory of a call",
+        ],
+    },
+    Language {
+        file: "guests/probe-go.wasm",
+        names: [
+            "Go: cold compile, in the child",
+            "Go: call with 5 children, median",
+            "Go: call with 5 children, 99 %",
+            "Go: memory of a call",
+        ],
+    },
+];
+
+/// The reconciler of [`calls`], written in other languages. For information: an interpreter's or a runtime's start is in each call.
+fn languages(cache: &Path) -> Result<()> {
+    let steady = request();
+    let mut primary: serde_json::Value = serde_json::from_str(&steady.primary)?;
+    primary["kind"] = "Probe".into();
+    primary["spec"]["behaviour"] = "steady".into();
+    let request = Arc::new(Request { primary: primary.to_string(), ..Request::clone(&steady) });
+    for Language { file, names: [compile, median, tail, memory] } in LANGUAGES {
+        let component = match pilothouse_guests::foreign(file) {
+            Ok(component) => component,
+            Err(error) => {
+                eprintln!("not measured: {error:#}");
+                continue;
+            }
+        };
+        let sandbox = sandbox(cache)?;
+        let begun = Instant::now();
+        let plugin = Arc::new(sandbox.prepare(&component, &Limits::default())?);
+        Figure::millis(compile, begun.elapsed(), None).print();
+        let mut times = Vec::with_capacity(CALLS_OF_INTERPRETERS);
+        let mut peak = 0;
+        for _ in 0..CALLS_OF_INTERPRETERS {
+            let begun = Instant::now();
+            let reply = sandbox.reconcile_blocking(&plugin, &Limits::default(), Arc::clone(&request));
+            times.push(begun.elapsed());
+            peak = peak.max(reply.usage.memory_bytes_peak);
+            let actions = reply.result?.actions.len();
+            if actions != 6 {
+                bail!("{file} returned {actions} actions");
+            }
+        }
+        Figure::micros(median, quantile(&mut times, 0.5), None).print();
+        Figure::micros(tail, quantile(&mut times, 0.99), None).print();
+        #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+        Figure { name: memory, value: peak as f64 / 1024.0, unit: "KiB", goal: None }.print();
+    }
     Ok(())
 }
 

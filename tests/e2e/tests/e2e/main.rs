@@ -15,6 +15,7 @@ mod held;
 mod hostile;
 mod hot_reload;
 mod image;
+mod languages;
 mod lax;
 mod leases;
 mod life;

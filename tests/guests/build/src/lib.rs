@@ -126,6 +126,20 @@ pub fn wasi_probe() -> &'static [u8] {
     COMPONENT.get_or_init(|| component("wasi-probe", Target::Wasi))
 }
 
+/// A component that was made of another language, by its path in the target directory: `guests/probe-python.wasm`.
+/// Cargo cannot build it; an error says who can.
+pub fn foreign(path: &str) -> Result<Vec<u8>> {
+    let path = target_directory().join(path);
+    fs::read(&path).with_context(|| {
+        format!("{}: `make plugins-python plugins-javascript plugins-go` builds it", path.display())
+    })
+}
+
+/// A directory for compiled code that outlives the test: components of other languages take seconds to compile.
+pub fn code_cache() -> PathBuf {
+    target_directory().join("cache/pilothouse/compiled")
+}
+
 /// The same component with another digest, as if it were another version.
 pub fn variant(component: &[u8], number: u32) -> Vec<u8> {
     let data = number.to_le_bytes();
