@@ -129,6 +129,30 @@ async fn a_python_delete_handler_holds_the_object_until_its_instances_are_gone()
     }
 }
 
+/// Of the two plugins that serve the kind, one or the other runs: the finalizer is the same, so that nothing stays.
+#[tokio::test]
+async fn what_the_rust_plugin_held_the_python_one_lets_go() {
+    let world = World::granted("python-after", &[plugin("postgres-cluster"), plugin(PYTHON)]).await;
+    let serving = |name| {
+        let directory = plugin_directory(&[plugin(name)]);
+        let options = HostOptions { plugins: vec![directory.path().to_owned()], ..world.options() };
+        async move { (Host::start(options).await.unwrap(), directory) }
+    };
+    let (host, _rust) = serving("postgres-cluster").await;
+    world.cluster(CLUSTER, 2).await;
+    world.ready(POSTGRES_CLUSTER, CLUSTER).await;
+    host.terminate().await.unwrap();
+
+    let (host, _python) = serving(PYTHON).await;
+    serves(&host, &[(PYTHON, "0.1.0")]).await;
+    world.kubectl("scale pgc orders-db --replicas=1").await;
+    let cluster = world.ready(POSTGRES_CLUSTER, CLUSTER).await;
+    assert_eq!(cluster["status"]["desiredReplicas"], 1);
+    world.delete(POSTGRES_CLUSTER, CLUSTER).await;
+    world.gone(POSTGRES_CLUSTER, CLUSTER).await;
+    world.gone(STATEFUL_SET, CLUSTER).await;
+}
+
 /// A StatefulSet with these annotations.
 fn set(replicas: u32, annotations: &Value) -> String {
     let labels = json!({"app": SET});
