@@ -13,6 +13,7 @@ run() { cargo test --release --locked --no-fail-fast "$@" 2>&1 | tee -a "$log" |
 if [[ ${1:-} == --faults ]]; then
   run --workspace --features pilothouse-e2e/faults --test faults
 else
+  tests/languages.sh 2>&1 | tee -a "$log" || status=$?
   run --workspace --exclude pilothouse-e2e
   # These wait for the API server most of their time: more at once than there are processors.
   RUST_TEST_THREADS=${RUST_TEST_THREADS:-8} run --workspace --test e2e
