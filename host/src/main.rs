@@ -30,6 +30,7 @@ fn main() -> ExitCode {
             args.config().and_then(|config| Ok(run::run(config)?)).map(|()| ExitCode::SUCCESS)
         }
         Command::Render(args) => cli::render::main(&args),
+        Command::Check(args) => cli::check::main(&args),
         Command::Inspect(args) => cli::inspect::main(&args).map(|()| ExitCode::SUCCESS),
         Command::Crds(args) => cli::crds::main(&args).map(|()| ExitCode::SUCCESS),
         Command::Rbac(args) => cli::rbac::main(&args).map(|()| ExitCode::SUCCESS),

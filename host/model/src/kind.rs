@@ -53,7 +53,7 @@ impl fmt::Display for Kind {
 }
 
 /// Names one object. Displayed as `Kind.version.group namespace/name`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Reference {
     /// What it is.
     pub kind: Kind,

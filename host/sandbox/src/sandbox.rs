@@ -103,6 +103,15 @@ impl Sandbox {
         Ok(linked.described(manifest))
     }
 
+    /// Asks a plugin for its manifest once more: it must answer the same each time.
+    pub fn describe(&self, plugin: &Prepared, limits: &Limits) -> Result<Manifest, PrepareError> {
+        let pre = plugin.pre.clone();
+        let reply = self.wait(&plugin.lane, limits, move |context, limits, turn| {
+            call::describe(context, &pre, limits, turn)
+        });
+        Ok(Manifest::parse(&reply.result?)?)
+    }
+
     /// One pass, on a thread of the sandbox. The request goes into the guest by one copy of each text.
     ///
     /// Dropping the future stops the call: at once if it has not begun, else within a few milliseconds. Nothing of it

@@ -45,9 +45,14 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Document>, Exit> {
 }
 
 fn read_file(path: &Path) -> Result<Vec<Document>, Exit> {
+    parse(&text_of(path)?, &path.display().to_string())
+}
+
+/// The text of a file.
+pub(crate) fn text_of(path: &Path) -> Result<String, Exit> {
     let name = path.display().to_string();
     let file = fs::File::open(path).map_err(|error| Exit::bad_input(format!("{name}: {error}")))?;
-    parse(&read_text(file, &name)?, &name)
+    read_text(file, &name)
 }
 
 fn read_text(from: impl Read, name: &str) -> Result<String, Exit> {
@@ -61,7 +66,8 @@ fn read_text(from: impl Read, name: &str) -> Result<String, Exit> {
     Ok(text)
 }
 
-fn files(directory: &Path) -> Result<Vec<PathBuf>, Exit> {
+/// The files of a directory that are read, by name.
+pub(crate) fn files(directory: &Path) -> Result<Vec<PathBuf>, Exit> {
     let error = |error: std::io::Error| Exit::bad_input(format!("{}: {error}", directory.display()));
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(error)? {

@@ -1,11 +1,13 @@
 //! The command line: one file for each command. A command turns arguments into calls of the crates below, and what
 //! comes back into text and an exit code; it decides nothing about plugins.
 
+pub(crate) mod check;
 pub(crate) mod crds;
 pub(crate) mod documents;
 pub(crate) mod exit;
 pub(crate) mod inspect;
 pub(crate) mod lease;
+pub(crate) mod offline;
 pub(crate) mod output;
 pub(crate) mod package;
 pub(crate) mod plugin;
@@ -26,6 +28,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(run::RunArgs),
     Render(render::RenderArgs),
+    Check(check::CheckArgs),
     Inspect(inspect::InspectArgs),
     Crds(crds::CrdsArgs),
     Rbac(rbac::RbacArgs),

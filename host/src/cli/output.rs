@@ -49,7 +49,7 @@ pub(crate) fn say(line: &str) {
 }
 
 /// A YAML document with its separator.
-fn document(value: &Value) -> Result<String, Exit> {
+pub(crate) fn document(value: &Value) -> Result<String, Exit> {
     Ok(format!("---\n{}", yaml(value)?))
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn yaml(value: &Value) -> Result<String, Exit> {
 }
 
 /// Keys that tell what a mapping is, in the order in which people write them; the others follow by name.
-const FIRST: [&str; 6] = ["resource", "apiVersion", "kind", "metadata", "name", "namespace"];
+const FIRST: [&str; 7] = ["resource", "now", "apiVersion", "kind", "metadata", "name", "namespace"];
 
 /// A value whose mappings have their keys in the order of [`FIRST`].
 struct InOrder<'a>(&'a Value);

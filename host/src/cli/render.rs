@@ -1,29 +1,25 @@
 //! `pilothouse render`: one reconcile without a cluster. The plugin sees what the host would show it, in the sandbox
 //! and under the limits that it has there; what it decides is checked as the host would check it, and printed.
 
-mod defaults;
-mod readable;
-mod scene;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use jiff::Timestamp;
-use pilothouse_model::action::{Failure, Outcome};
-use pilothouse_model::plan::{self, LOOK_UP_ROUNDS_MAX, Plan, Refusal};
-use pilothouse_sandbox::{CallError, Level, LogLine, Sandbox, Usage};
+use pilothouse_model::action::Failure;
+use pilothouse_sandbox::{Level, LogLine};
+use serde_json::json;
 
 use crate::cli::documents;
 use crate::cli::exit::{Code, Exit, code_of};
+use crate::cli::offline::pass::{Caller, Calls, Moment, Problem};
+use crate::cli::offline::readable;
+use crate::cli::offline::scene::{self, Objects, Scene};
 use crate::cli::output::{self, Format};
-use crate::cli::plugin::{self, Plugin};
+use crate::cli::plugin;
 use crate::snapshot;
 
-use scene::{Objects, Scene};
-
-/// The same in each run: a rendered outcome can be compared with a committed one.
-const SEED: u64 = 0;
+/// The same in each run, and in `check`: a rendered outcome can be compared with a committed one.
+pub(crate) const SEED: u64 = 0;
 
 /// Run one reconcile offline and print the actions
 #[derive(Debug, clap::Args)]
@@ -35,7 +31,7 @@ plugin's finalizer. Values of Secrets are blanked. Settings are read from NAME.y
 that the plugin used, and what it logged, are told on stderr.
 
 With --observed, give the children that exist already. One without a controlling owner reference is taken as owned by
-the resource; with several resources each child needs its reference. With --related, give what the manifest's rules
+the resource, unless it has an empty list of them; with several resources each child needs its reference. With --related, give what the manifest's rules
 and look-ups find, by kind, namespace and label selector. Files may hold several documents and Lists, as `kubectl get
 -o yaml` writes them; of a DIR the *.yaml, *.yml and *.json are read.
 
@@ -64,21 +60,6 @@ pub(crate) struct RenderArgs {
     output: Format,
 }
 
-/// What came of one resource.
-struct Rendered {
-    /// None if the pass was stopped.
-    outcome: Option<Outcome>,
-    /// Bad news, if there is some.
-    problem: Option<Problem>,
-}
-
-enum Problem {
-    Failure(Failure),
-    Refusal(Refusal),
-    LookUp(String),
-    Call(CallError),
-}
-
 pub(crate) fn main(args: &RenderArgs) -> Result<ExitCode, Exit> {
     let inputs = args.files.iter().chain(&args.observed).chain(&args.related);
     if inputs.filter(|path| path.as_os_str() == "-").count() > 1 {
@@ -104,109 +85,60 @@ pub(crate) fn main(args: &RenderArgs) -> Result<ExitCode, Exit> {
         .map(|primary| Scene::new(manifest, primary, &objects, sole, &now))
         .collect::<Result<_, _>>()?;
 
+    let settings = &plugin.artifact.settings;
+    let config = settings.config.to_string();
+    let caller = Caller { sandbox: &sandbox, plugin: &plugin, limits: &settings.limits, config: &config };
     let mut worst = None;
     let mut documents = Vec::with_capacity(scenes.len());
     for mut scene in scenes {
-        let rendered = render(&sandbox, &plugin, &mut scene, &now);
-        if let Some(problem) = &rendered.problem {
-            output::say(&format!("{}: {}", scene.name(), problem.text()));
-            worst = worst.max(Some(problem.code()));
+        let name = scene.name();
+        let passed = caller.pass(&mut scene, Moment { now: &now, seed: SEED });
+        for line in &passed.logs {
+            say_log(&name, line);
         }
-        if let Some(outcome) = &rendered.outcome {
-            documents.push(readable::document(&scene.snapshot.primary, outcome));
+        say_calls(&name, &passed.calls);
+        if let Some((code, text)) = bad_news(passed.plan.map(|plan| plan.failure)) {
+            output::say(&format!("{name}: {text}"));
+            worst = worst.max(Some(code));
+        }
+        if let Some(outcome) = &passed.outcome {
+            let mut document = readable::document(&scene.snapshot.primary, outcome);
+            if args.now.is_some() {
+                // The outcome may depend on it: a case for `check` that is made of this has to say it.
+                document["now"] = json!(now);
+            }
+            documents.push(document);
         }
     }
     output::print(&documents, args.output)?;
     Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-/// One pass: calls the plugin, again with answers as long as it asks, within the rounds that the contract allows.
-fn render(sandbox: &Sandbox, plugin: &Plugin, scene: &mut Scene<'_>, now: &str) -> Rendered {
-    let mut calls = Calls::default();
-    let rendered = call(sandbox, plugin, scene, now, &mut calls);
-    calls.say(&scene.name());
-    rendered
-}
-
-fn call(sandbox: &Sandbox, plugin: &Plugin, scene: &mut Scene<'_>, now: &str, calls: &mut Calls) -> Rendered {
-    let settings = &plugin.artifact.settings;
-    let config = settings.config.to_string();
-    loop {
-        let request = Arc::new(scene.snapshot.request(scene.deleting, &config, now, SEED, &[]));
-        let reply = sandbox.reconcile_blocking(&plugin.prepared, &settings.limits, request);
-        calls.add(&reply.usage);
-        for line in &reply.logs {
-            say_log(&scene.name(), line);
-        }
-        let outcome = match reply.result {
-            Ok(outcome) => outcome,
-            Err(error) => return Rendered { outcome: None, problem: Some(Problem::Call(error)) },
-        };
-        let plan = match admit(&outcome, plugin, scene) {
-            Ok(plan) => plan,
-            Err(refusal) => {
-                return Rendered { outcome: Some(outcome), problem: Some(Problem::Refusal(refusal)) };
-            }
-        };
-        if plan.look_ups.is_empty() {
-            return Rendered { outcome: Some(outcome), problem: plan.failure.map(Problem::Failure) };
-        }
-        let answered = if calls.count <= LOOK_UP_ROUNDS_MAX {
-            scene.answer(&plan.look_ups)
-        } else {
-            Err(format!("asked for more objects after {LOOK_UP_ROUNDS_MAX} rounds of look-ups"))
-        };
-        if let Err(problem) = answered {
-            return Rendered { outcome: Some(outcome), problem: Some(Problem::LookUp(problem)) };
-        }
+fn bad_news(ended: Result<Option<Failure>, Problem>) -> Option<(Code, String)> {
+    match ended {
+        Ok(None) => None,
+        Ok(Some(failure)) => Some((Code::Failed, failure_text(&failure))),
+        Err(Problem::Call(error)) => Some((code_of(&error), Problem::Call(error).text())),
+        Err(problem) => Some((Code::Failed, problem.text())),
     }
 }
 
-fn admit(outcome: &Outcome, plugin: &Plugin, scene: &Scene<'_>) -> Result<Plan, Refusal> {
-    let related = scene.snapshot.related_objects();
-    let context = plan::Context {
-        plugin: &plugin.manifest().name,
-        controller: scene.controller,
-        primary: &scene.snapshot.primary,
-        children: &scene.snapshot.children,
-        related: &related,
-        deleting: scene.deleting,
-        limits: &plugin.artifact.settings.limits,
-        grants: &plugin.artifact.settings.grants,
-        namespaces: &[],
-    };
-    plan::admit(outcome.clone(), &context)
-}
-
-/// What the calls of one pass used together.
-#[derive(Default)]
-struct Calls {
-    count: usize,
-    usage: Usage,
-}
-
-impl Calls {
-    fn add(&mut self, usage: &Usage) {
-        self.count += 1;
-        self.usage.cpu += usage.cpu;
-        self.usage.memory_bytes_peak = self.usage.memory_bytes_peak.max(usage.memory_bytes_peak);
-        self.usage.log_lines_dropped += usage.log_lines_dropped;
+fn failure_text(failure: &Failure) -> String {
+    match failure {
+        Failure::Invalid(message) => format!("the plugin says that it is invalid: {message}"),
+        Failure::Retry(message) => format!("the plugin wants to try again later: {message}"),
     }
+}
 
-    #[allow(clippy::cast_precision_loss, reason = "shown with one decimal")]
-    fn say(&self, name: &str) {
-        let milliseconds = self.usage.cpu.as_secs_f64() * 1e3;
-        let mebibytes = self.usage.memory_bytes_peak as f64 / f64::from(1 << 20);
-        let calls = if self.count == 1 { String::new() } else { format!(" in {} calls", self.count) };
-        output::say(&format!(
-            "{name}: {milliseconds:.1} ms of CPU time, {mebibytes:.1} MiB of memory{calls}"
-        ));
-        if self.usage.log_lines_dropped > 0 {
-            output::say(&format!(
-                "{name}: {} log lines over the limit are not shown",
-                self.usage.log_lines_dropped
-            ));
-        }
+#[allow(clippy::cast_precision_loss, reason = "shown with one decimal")]
+fn say_calls(name: &str, calls: &Calls) {
+    let milliseconds = calls.usage.cpu.as_secs_f64() * 1e3;
+    let mebibytes = calls.usage.memory_bytes_peak as f64 / f64::from(1 << 20);
+    let count = if calls.count == 1 { String::new() } else { format!(" in {} calls", calls.count) };
+    output::say(&format!("{name}: {milliseconds:.1} ms of CPU time, {mebibytes:.1} MiB of memory{count}"));
+    if calls.usage.log_lines_dropped > 0 {
+        let dropped = calls.usage.log_lines_dropped;
+        output::say(&format!("{name}: {dropped} log lines over the limit are not shown"));
     }
 }
 
@@ -218,27 +150,4 @@ fn say_log(name: &str, line: &LogLine) {
         Level::Error => "error",
     };
     output::say(&format!("{name}: log {level}: {}", line.message));
-}
-
-impl Problem {
-    fn code(&self) -> Code {
-        match self {
-            Self::Failure(_) | Self::Refusal(_) | Self::LookUp(_) => Code::Failed,
-            Self::Call(error) => code_of(error),
-        }
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Self::Failure(Failure::Invalid(message)) => {
-                format!("the plugin says that it is invalid: {message}")
-            }
-            Self::Failure(Failure::Retry(message)) => {
-                format!("the plugin wants to try again later: {message}")
-            }
-            Self::Refusal(refusal) => format!("the host would refuse the outcome: {refusal}"),
-            Self::LookUp(problem) => format!("the plugin {problem}"),
-            Self::Call(error) => format!("the plugin {error}"),
-        }
-    }
 }

@@ -70,6 +70,9 @@ impl Guest for Scripted {
             Err(error) => return failed(Failure::Invalid(error.to_string())),
         };
         let annotated = primary["metadata"]["annotations"]["test.pilothouse.dev/script"].as_str();
+        if !matches!(primary["spec"], Value::Object(_) | Value::Null) {
+            return failed(Failure::Invalid("spec: is no object".to_owned()));
+        }
         let told = match annotated.map(serde_json::from_str) {
             None => primary["spec"].clone(),
             Some(Ok(script)) => script,

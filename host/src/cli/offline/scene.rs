@@ -21,16 +21,16 @@ use crate::snapshot::{Found, Snapshot};
 use super::defaults;
 
 /// Namespace of a resource that names none, as kubectl's.
-const NAMESPACE: &str = "default";
+pub(crate) const NAMESPACE: &str = "default";
 
 /// The objects of `--observed` and `--related`, of kinds that the manifest declares.
-pub(super) struct Objects {
+pub(crate) struct Objects {
     observed: Vec<Document>,
     related: Vec<Document>,
 }
 
 impl Objects {
-    pub(super) fn new(
+    pub(crate) fn new(
         manifest: &Manifest,
         observed: Vec<Document>,
         related: Vec<Document>,
@@ -69,7 +69,7 @@ fn check_declared(documents: &[Document], list: &str, declared: &[Kind]) -> Resu
 
 /// The resources of kinds that the plugin serves. Others in the same files, such as their Namespace, are left out, and
 /// that is said; an error if nothing is left.
-pub(super) fn served(manifest: &Manifest, documents: Vec<Document>) -> Result<Vec<Document>, Exit> {
+pub(crate) fn served(manifest: &Manifest, documents: Vec<Document>) -> Result<Vec<Document>, Exit> {
     let mut served = Vec::new();
     let mut others = Vec::new();
     for document in documents {
@@ -94,17 +94,17 @@ pub(super) fn served(manifest: &Manifest, documents: Vec<Document>) -> Result<Ve
 }
 
 /// All that one pass over one resource sees.
-pub(super) struct Scene<'a> {
-    pub(super) controller: &'a Controller,
-    pub(super) snapshot: Snapshot,
-    pub(super) deleting: bool,
+pub(crate) struct Scene<'a> {
+    pub(crate) controller: &'a Controller,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) deleting: bool,
     /// Everything that its rules and look-ups can find.
     related: Vec<Arc<Object>>,
 }
 
 impl<'a> Scene<'a> {
     /// `sole`: there is no other resource that an object without an owner could belong to.
-    pub(super) fn new(
+    pub(crate) fn new(
         manifest: &'a Manifest,
         document: &Document,
         objects: &Objects,
@@ -133,12 +133,12 @@ impl<'a> Scene<'a> {
     }
 
     /// `Kind namespace/name`, for people.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{} {}", self.snapshot.primary.kind().kind, self.snapshot.primary.key())
     }
 
     /// Answers questions from the related objects.
-    pub(super) fn answer(&mut self, look_ups: &[LookUp]) -> Result<(), String> {
+    pub(crate) fn answer(&mut self, look_ups: &[LookUp]) -> Result<(), String> {
         for look_up in look_ups {
             let mut objects = match (&look_up.name, &look_up.label_selector) {
                 (Some(name), _) => self.select(&look_up.kind, look_up.namespace.as_deref(), |object| {
@@ -298,6 +298,8 @@ fn owns(primary: &Object, object: &Object, document: &Document, sole: bool) -> R
                 && *owner.kind == *primary.kind().kind
                 && *owner.group == *primary.kind().group
                 && owner.name == meta.name)),
+        // Whoever writes the list and leaves it empty means it.
+        None if document.value["metadata"]["ownerReferences"].is_array() => Ok(false),
         None if sole => Ok(true),
         None => Err(Exit::bad_input(format!(
             "{}: {} has no controlling owner reference: with several resources each child needs one",
@@ -322,7 +324,7 @@ fn projected(object: &Arc<Object>, projection: &Projection) -> Arc<Object> {
 }
 
 /// Namespace and uid as the API server would have set them. A made-up uid follows from kind, namespace and name.
-fn place_in_namespace(
+pub(crate) fn place_in_namespace(
     document: &Document,
     resource: &Resource,
     default: Option<&str>,
@@ -361,7 +363,8 @@ fn parse(value: &Value, place: &str) -> Result<Object, Exit> {
     Object::from_value(value).map_err(|error| Exit::bad_input(format!("{place}: {error}")))
 }
 
-fn kind_of(document: &Document) -> Result<Kind, Exit> {
+/// Group, version and kind of a document.
+pub(crate) fn kind_of(document: &Document) -> Result<Kind, Exit> {
     let field = |name: &str| match document.value[name].as_str() {
         Some(text) if !text.is_empty() => Ok(text),
         _ => {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 const JSON_FIELDS: [&str; 4] = ["object", "options", "patch", "body"];
 
 /// One document: which resource, the actions in order, and the failure if there is one.
-pub(super) fn document(primary: &Object, outcome: &Outcome) -> Value {
+pub(crate) fn document(primary: &Object, outcome: &Outcome) -> Value {
     let meta = primary.meta();
     let mut resource = json!({
         "apiVersion": primary.kind().api_version(),

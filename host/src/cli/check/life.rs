@@ -1,0 +1,107 @@
+//! Several passes one after the other, each over what those before it left: to rest, and to the end.
+
+use pilothouse_model::plan::Plan;
+
+use crate::cli::exit::Exit;
+use crate::cli::offline::pass::{Caller, Moment};
+use crate::cli::render::SEED;
+
+use super::difference;
+use super::finding::{Finding, Rule};
+use super::suite::{Report, makes};
+use super::world::{Change, World, short};
+
+/// Passes within which a plugin comes to rest while nobody else does anything. Real ones need two or three.
+const REST_PASSES_MAX: usize = 10;
+
+/// Passes within which a plugin lets a resource go whose children are gone as soon as they are deleted.
+const END_PASSES_MAX: usize = 10;
+
+/// Passes until one changes nothing. Each is a second later and has another seed: whoever writes down the time or a
+/// random number does not come to rest. The world at rest, if it came to that.
+pub(super) fn comes_to_rest<'a>(
+    caller: &Caller<'_>,
+    mut world: World<'a>,
+    report: &mut Report,
+) -> Result<Option<World<'a>>, Exit> {
+    let mut changes = Vec::new();
+    for (count, seed) in (0..REST_PASSES_MAX).zip(SEED..) {
+        let Some(plan) = pass(caller, &world, seed, &format!("pass {}: ", count + 1), report)? else {
+            return Ok(None);
+        };
+        changes = world.carry_out(&plan);
+        if changes.is_empty() {
+            report.passes = Some(count);
+            return Ok(Some(world));
+        }
+        world.wait(0);
+    }
+    let only_status = changes.iter().all(|change| matches!(change, Change::Status(_)));
+    let rule = if only_status { Rule::Status } else { Rule::Idempotence };
+    let listed = changes.iter().map(text).collect::<Vec<_>>().join("\n  ");
+    report.find(rule, format!("pass {REST_PASSES_MAX} over its own results still changes:\n  {listed}"));
+    Ok(None)
+}
+
+/// Passes from the resource's deletion to its release.
+pub(super) fn ends(caller: &Caller<'_>, mut world: World<'_>, report: &mut Report) -> Result<(), Exit> {
+    world.delete();
+    let mut last = String::new();
+    for (count, seed) in (0..END_PASSES_MAX).zip(SEED..) {
+        let when = format!("pass {} of the deletion: ", count + 1);
+        let Some(plan) = pass(caller, &world, seed, &when, report)? else { return Ok(()) };
+        let new = plan.writes.iter().find(|write| makes(&write.operation) && !world.has(&write.target));
+        if let Some(write) = new {
+            let child = short(&write.target);
+            report.find(
+                Rule::Finalizing,
+                format!("{when}actions[{}] creates {child} while the resource is being deleted", write.index),
+            );
+            return Ok(());
+        }
+        world.carry_out(&plan);
+        if plan.release && plan.failure.is_none() {
+            return Ok(());
+        }
+        last = match &plan.failure {
+            Some(failure) => format!("{failure:?}"),
+            None => format!("no release, {} other actions", plan.writes.len()),
+        };
+        world.wait(plan.requeue_after_ms.unwrap_or(0));
+    }
+    report.find(
+        Rule::Finalizing,
+        format!(
+            "not released after {END_PASSES_MAX} passes, so the resource would never go; the last one: {last}"
+        ),
+    );
+    Ok(())
+}
+
+/// One pass that comes to a plan; a finding if it does not.
+fn pass(
+    caller: &Caller<'_>,
+    world: &World<'_>,
+    seed: u64,
+    when: &str,
+    report: &mut Report,
+) -> Result<Option<Plan>, Exit> {
+    let mut scene = world.scene()?;
+    let passed = caller.pass(&mut scene, Moment { now: &world.now(), seed });
+    report.count(&passed);
+    match passed.plan {
+        Ok(plan) => Ok(Some(plan)),
+        Err(problem) => {
+            report.findings.push(Finding::stopped(&problem, when));
+            Ok(None)
+        }
+    }
+}
+
+fn text(change: &Change) -> String {
+    match change {
+        Change::Whole(text) => text.clone(),
+        Change::Fields(of, differences) => format!("{of}: {}", difference::changed(differences)),
+        Change::Status(differences) => difference::changed(differences),
+    }
+}
