@@ -59,6 +59,10 @@ func Run(plugin *Plugin, desired Desired, observed Observed) Outcome {
 	}
 	for _, controller := range plugin.Controllers {
 		if controller.Primary.IsKindOf(pass.Primary) {
+			// Of an object that is going, Finalize undoes what was once done for it, however it looks by now.
+			if problem := plugin.problem(pass.Primary); problem != "" && !desired.Deleting {
+				return Outcome{Failure: Invalid(problem)}
+			}
 			return controller.run(pass, desired.Deleting)
 		}
 	}

@@ -104,3 +104,38 @@ func TestManifestLeavesOutWhatWasNotSaid(t *testing.T) {
 		t.Errorf("%v", controller)
 	}
 }
+
+func TestAnObjectThatItsSchemaDoesNotAllowIsTheUsersToMend(t *testing.T) {
+	crd := `{"spec":{"group":"example.com","names":{"kind":"Thing"},"versions":[{"name":"v1","schema":{"openAPIV3Schema":
+		{"required":["spec"],"properties":{"spec":{"type":"object","required":["size"],"properties":{
+			"size":{"type":"integer"},"mode":{"type":"string","enum":["a","b"]},"port":{"x-kubernetes-int-or-string":true},
+			"labels":{"type":"object","additionalProperties":{"type":"string"}},
+			"list":{"type":"array","items":{"type":"object","required":["name"]}}}}}}}}]}}`
+	controller := Controller{Primary: thing, Reconcile: func(_ *Pass, actions *Actions) error { return nil }}
+	plugin := &Plugin{CRDs: []json.RawMessage{json.RawMessage(crd)}, Controllers: []Controller{controller}}
+	failure := func(spec string, deleting bool) error {
+		primary := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"one"},"spec":%s}`, spec)
+		return Run(plugin, Desired{Primary: primary, Deleting: deleting, Now: "2026-01-02T03:04:05Z"}, Observed{}).Failure
+	}
+	for spec, problem := range map[string]string{
+		`null`:                                "spec: is missing",
+		`"text"`:                              "spec: a mapping would be right",
+		`{}`:                                  "spec.size: is missing",
+		`{"size":"1"}`:                        "spec.size: a whole number would be right",
+		`{"size":1.5}`:                        "spec.size: a whole number would be right",
+		`{"size":1,"mode":"c"}`:               "spec.mode: c is none of [a b]",
+		`{"size":1,"port":[]}`:                "spec.port: a whole number or a text would be right",
+		`{"size":1,"labels":{"x":1}}`:         "spec.labels.x: a text would be right",
+		`{"size":1,"list":[{"name":"a"},{}]}`: "spec.list[1].name: is missing",
+	} {
+		if err := failure(spec, false); err != Invalid(problem) {
+			t.Errorf("%s: %v", spec, err)
+		}
+		if err := failure(spec, true); err != nil {
+			t.Errorf("%s, deleted: %v", spec, err)
+		}
+	}
+	if err := failure(`{"size":1,"mode":"a","port":"http","labels":{"x":"1"},"list":null,"more":[1]}`, false); err != nil {
+		t.Error(err)
+	}
+}

@@ -4,6 +4,7 @@
 //
 // The command line of componentize cannot switch features off one by one, so this calls it as a library.
 
+import { realpathSync } from 'node:fs';
 import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -86,7 +87,8 @@ const main = async () => {
   await build(source, values.output ?? source.replace(/\.m?js$/, '.wasm'));
 };
 
-if (process.argv[1] !== undefined && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+// Node resolves the links by which npm puts a package and its programs into place, but not in this variable.
+if (process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
   main().catch((error) => {
     console.error(`pilothouse-build: ${error.message}`);
     process.exitCode = 1;

@@ -8,6 +8,7 @@ import { Actions } from './actions.js';
 import { InvalidError, RetryError, Unanswered } from './errors.js';
 import { isOf } from './kinds.js';
 import { log } from './log.js';
+import { problemOf } from './schema.js';
 
 const CONTROLLER_FIELDS = new Set([
   'primary', 'children', 'related', 'targets', 'finalizer', 'resyncSeconds', 'crd', 'reconcile', 'finalize',
@@ -60,6 +61,9 @@ const run = (controllers, desired, observed) => {
   const primary = JSON.parse(desired.primary);
   const controller = controllers.find(({ primary: kind }) => isOf(kind, primary));
   if (controller === undefined) return failed('retry', 'this plugin does not serve objects of that kind');
+  // Of an object that is going, `finalize` undoes what was once done for it, however it looks by now.
+  const problem = desired.deleting ? undefined : problemOf(primary, controller.crd);
+  if (problem !== undefined) return failed('invalid', problem);
   const pass = passOf(primary, desired, observed);
   const actions = pass.actions;
   const step = desired.deleting ? (controller.finalize ?? (() => actions.release())) : controller.reconcile;

@@ -102,3 +102,37 @@ test('what is generated of the contract is up to date', async () => {
     assert.equal(committed, text, `${path}: \`npm run generate\` writes it`);
   }
 });
+
+test('an object that its schema does not allow is the user\'s to mend, and can still be deleted', () => {
+  const spec = {
+    type: 'object',
+    required: ['size'],
+    properties: {
+      size: { type: 'integer' },
+      mode: { type: 'string', enum: ['a', 'b'] },
+      port: { 'x-kubernetes-int-or-string': true },
+      labels: { type: 'object', additionalProperties: { type: 'string' } },
+      list: { type: 'array', items: { type: 'object', required: ['name'] } },
+    },
+  };
+  const openAPIV3Schema = { type: 'object', required: ['spec'], properties: { spec } };
+  const crd = { spec: { versions: [{ name: 'v1', schema: { openAPIV3Schema } }] } };
+  const checked = of({ crd, reconcile({ spec: { size }, actions }) { actions.setStatus({ size }); } });
+  const pass = (given, options) => reconcile(checked, { ...thing, spec: given }, options);
+  for (const [given, problem] of [
+    [undefined, 'spec: is missing'],
+    ['text', 'spec: a mapping would be right'],
+    [{}, 'spec.size: is missing'],
+    [{ size: '1' }, 'spec.size: a whole number would be right'],
+    [{ size: 1.5 }, 'spec.size: a whole number would be right'],
+    [{ size: 1, mode: 'c' }, 'spec.mode: "c" is none of "a", "b"'],
+    [{ size: 1, port: [] }, 'spec.port: a whole number or a text would be right'],
+    [{ size: 1, labels: { x: 1 } }, 'spec.labels.x: a text would be right'],
+    [{ size: 1, list: [{ name: 'a' }, {}] }, 'spec.list[1].name: is missing'],
+  ]) {
+    assert.deepEqual(pass(given).failure, { tag: 'invalid', val: problem });
+  }
+  const right = { size: 1, mode: 'a', port: 'http', labels: { x: '1' }, list: null, more: [1] };
+  assert.deepEqual(pass(right).status, { size: 1 });
+  assert.equal(pass({}, { deleting: true }).released, true);
+});

@@ -161,6 +161,53 @@ class FailureTest(Case):
         self.assertIn("raise error", logs.output[0])
 
 
+class SchemaTest(unittest.TestCase):
+    """Objects that a handler need not be ready for."""
+
+    def setUp(self):
+        self.plugin = self.enterContext(fresh_plugin())
+        spec = {
+            "type": "object",
+            "required": ["size"],
+            "properties": {
+                "size": {"type": "integer"},
+                "mode": {"type": "string", "enum": ["a", "b"]},
+                "port": {"x-kubernetes-int-or-string": True},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "list": {"type": "array", "items": {"type": "object", "required": ["name"]}},
+            },
+        }
+        schema = {"type": "object", "required": ["spec"], "properties": {"spec": spec}}
+        version = {"name": "v1", "schema": {"openAPIV3Schema": schema}}
+        pilothouse.controller(*THINGS, kind="Thing", crd={"spec": {"versions": [version]}})
+        pilothouse.reconcile(*THINGS)(lambda spec, **_: {"size": spec["size"]})
+        pilothouse.on.delete(*THINGS)(lambda **_: None)
+
+    def failure(self, spec):
+        return reconcile({**THING, "spec": spec}).failure
+
+    def test_what_is_wrong_is_the_users_to_mend_and_named(self):
+        for spec, problem in [
+            (None, "spec: is missing"),
+            ("text", "spec: a mapping would be right"),
+            ({}, "spec.size: is missing"),
+            ({"size": "1"}, "spec.size: a whole number would be right"),
+            ({"size": True}, "spec.size: a whole number would be right"),
+            ({"size": 1, "mode": "c"}, "spec.mode: 'c' is none of 'a', 'b'"),
+            ({"size": 1, "port": []}, "spec.port: a whole number or a text would be right"),
+            ({"size": 1, "labels": {"x": 1}}, "spec.labels.x: a text would be right"),
+            ({"size": 1, "list": [{"name": "a"}, {}]}, "spec.list[1].name: is missing"),
+        ]:
+            self.assertEqual(self.failure(spec), types.Failure_Invalid(problem))
+
+    def test_what_is_right_or_unknown_passes(self):
+        spec = {"size": 1, "mode": "a", "port": "http", "labels": {"x": "1"}, "list": None, "more": [1]}
+        self.assertIsNone(self.failure(spec))
+
+    def test_what_is_wrong_can_still_be_deleted(self):
+        self.assertTrue(reconcile({**THING, "spec": {}}, deleting=True).released)
+
+
 class LookUpTest(Case):
     def test_the_pass_ends_until_there_is_an_answer(self):
         def handler(**_):

@@ -20,7 +20,7 @@ from typing import Any
 
 from pilothouse_wit.imports import types
 
-from . import registry
+from . import registry, schema
 from .actions import Collected, collecting, text
 from .errors import PermanentError, TemporaryError, Unanswered
 from .objects import Answer, Objects, Rejected
@@ -37,6 +37,10 @@ def run(desired: types.Desired, observed: types.Observed) -> types.Outcome:
     controller = registry.current().serving(body)
     if controller is None:
         return _failed(types.Failure_Retry("this plugin does not serve objects of that kind"))
+    # Of an object that is going, handlers undo what they once did for it, however it looks by now.
+    problem = None if desired.deleting else schema.problem(body, controller.schema)
+    if problem is not None:
+        return _failed(types.Failure_Invalid(problem))
     answers = {
         answer.query: Answer(map(json.loads, answer.objects), complete=answer.complete) for answer in observed.related
     }

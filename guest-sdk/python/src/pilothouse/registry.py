@@ -10,6 +10,7 @@ import inspect
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Literal, TypeVar
 
+from . import schema as schemas
 from .kinds import Resource
 
 Projection = Literal["full", "metadata"] | dict[str, list[str]]
@@ -98,6 +99,7 @@ class Controller:
     targets: list[Target]
     finalizer: str | None
     resync_seconds: int | None
+    schema: dict[str, Any] = field(default_factory=dict)
     reconcilers: list[Handler] = field(default_factory=list)
     deleters: list[Handler] = field(default_factory=list)
 
@@ -196,9 +198,9 @@ def controller(
     """Says which kind is reconciled, and what may be touched for its objects.
 
     `children` are the kinds that handlers may `apply`; `related` and `targets` as described at `Related` and `Target`.
-    `crd` is a whole CustomResourceDefinition, if the plugin brings its kind along; the host's own condition is written to
-    such kinds alone. With an `on.delete` handler `finalizer` is GROUP/PLUGIN
-    unless it is given.
+    `crd` is a whole CustomResourceDefinition, if the plugin brings its kind along: each object is checked by its schema before a
+    handler is called, and the host's own condition is written to such kinds alone. With an `on.delete` handler `finalizer`
+    is GROUP/PLUGIN unless it is given.
     """
     key = (group, version, plural)
     if key in _current.controllers:
@@ -211,6 +213,7 @@ def controller(
         targets=list(targets),
         finalizer=finalizer,
         resync_seconds=resync_seconds,
+        schema=schemas.of_version(crd, version),
     )
     if crd is not None:
         _current.crds.append(crd)
