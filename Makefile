@@ -6,7 +6,7 @@ SHELL := /bin/bash
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pilothouse
 PLUGINS := chaos-pod config-map egapp pod-replica postgres-cluster
-PROGRAMS := $(addprefix --package ,pilothouse pilothouse-harness pilothouse-componentize)
+PROGRAMS := $(addprefix --package ,pilothouse pilothouse-harness pilothouse-componentize pilothouse-docs)
 WASM := wasm32-unknown-unknown
 
 CARGO_COMPONENT_VERSION := 0.21.1
@@ -61,9 +61,10 @@ control-plane: ## etcd and Kubernetes for tests and `make run`, built once into 
 	tests/cluster/build.sh
 
 .PHONY: generate
-generate: plugins ## Files in deploy/ and guest-sdk/ that programs print
+generate: plugins ## Files in deploy/, guest-sdk/ and docs/ that programs print
 	deploy/generate.sh $(TARGET) deploy
 	guest-sdk/generate.sh $(TARGET)
+	$(TARGET)/release/pilothouse-docs docs
 
 .PHONY: deploy-plugin
 deploy-plugin: plugins ## The PostgresCluster plugin as a ConfigMap: target/deploy/postgres-cluster.yaml

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Command::Run(args) => {
             args.config().and_then(|config| Ok(run::run(config)?)).map(|()| ExitCode::SUCCESS)
         }
+        Command::New(args) => cli::new::main(&args).map(|()| ExitCode::SUCCESS),
         Command::Render(args) => cli::render::main(&args),
         Command::Check(args) => cli::check::main(&args),
         Command::Inspect(args) => cli::inspect::main(&args).map(|()| ExitCode::SUCCESS),

@@ -29,16 +29,20 @@ impl Limits {
     /// Largest memory that may be asked for: the host reserves address space for it in each pool slot.
     pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
-    /// Says what is out of bounds: the field, and what would be right.
-    pub fn check(&self) -> Result<(), String> {
-        let bounds = [
+    /// Each limit by its name in the settings, with its value and the least and the most that may be asked for.
+    pub fn bounds(&self) -> [(&'static str, u64, u64, u64); 5] {
+        [
             ("cpuMs", self.cpu_ms, 1, 60_000),
             ("waitMs", self.wait_ms, 1, 60_000),
             ("memoryBytes", self.memory_bytes, 1 << 20, Self::MEMORY_BYTES_MAX),
             ("actions", self.actions, 1, 100_000),
             ("outputBytes", self.output_bytes, 1 << 10, 128 << 20),
-        ];
-        for (field, value, min, max) in bounds {
+        ]
+    }
+
+    /// Says what is out of bounds: the field, and what would be right.
+    pub fn check(&self) -> Result<(), String> {
+        for (field, value, min, max) in self.bounds() {
             if !(min..=max).contains(&value) {
                 return Err(format!(
                     "limits.{field}: {value} is out of bounds, {min} to {max} would be right"

@@ -17,7 +17,7 @@ use crate::turns::{Stop, Turn};
 use crate::wasi::{Denied, HANDLES_MAX, Wasi};
 
 /// Bytes that `describe` may return: a few large CRDs. More would not fit into etcd anyway.
-pub(crate) const DESCRIBE_BYTES_MAX: u64 = 4 << 20;
+pub const DESCRIBE_BYTES_MAX: u64 = 4 << 20;
 
 /// What one call used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -27,10 +27,10 @@ mod sandbox;
 mod turns;
 mod wasi;
 
-pub use crate::call::{Reply, Usage};
+pub use crate::call::{DESCRIBE_BYTES_MAX, Reply, Usage};
 pub use crate::compile::{CompileError, CompileLimits, Compiler, compile_main};
 pub use crate::error::{CallError, PrepareError, SandboxError};
 pub use crate::inspect::CONTRACT_VERSION;
-pub use crate::log::{Level, LogLine};
+pub use crate::log::{LOG_BYTES_MAX, LOG_LINES_MAX, Level, LogLine};
 pub use crate::prepare::Prepared;
 pub use crate::sandbox::{Sandbox, SandboxOptions};

@@ -9,9 +9,9 @@ use crate::call::CallState;
 use crate::inspect;
 
 /// Lines of one pass, as the contract says.
-pub(crate) const LINES_MAX: usize = 100;
+pub const LOG_LINES_MAX: usize = 100;
 /// Bytes of one pass's lines, as the contract says.
-pub(crate) const BYTES_MAX: usize = 64 << 10;
+pub const LOG_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a guest's text that goes into an error, a condition, an event.
 const EXCERPT_BYTES_MAX: usize = 512;
 
@@ -53,7 +53,7 @@ impl LogBook {
             // Kept apart from the lines: a panic's text is wanted most after a flood of lines.
             self.last_error = Some(excerpt(message));
         }
-        if self.lines.len() >= LINES_MAX || self.bytes + message.len() > BYTES_MAX {
+        if self.lines.len() >= LOG_LINES_MAX || self.bytes + message.len() > LOG_BYTES_MAX {
             self.dropped = self.dropped.saturating_add(1);
             return;
         }
@@ -122,14 +122,14 @@ mod tests {
         book.write(Level::Error, "panicked at src/lib.rs:1");
         assert_eq!(book.last_error(), Some("panicked at src/lib.rs:1"));
         let (lines, dropped) = book.into_parts();
-        assert_eq!((lines.len(), dropped), (LINES_MAX, 51));
+        assert_eq!((lines.len(), dropped), (LOG_LINES_MAX, 51));
         assert_eq!(lines[99].message, "line 99");
     }
 
     #[test]
     fn bytes_are_bounded_whatever_the_number_of_lines() {
         let mut book = LogBook::default();
-        book.write(Level::Info, &"x".repeat(BYTES_MAX));
+        book.write(Level::Info, &"x".repeat(LOG_BYTES_MAX));
         book.write(Level::Info, "x");
         book.write(Level::Info, "");
         let (lines, dropped) = book.into_parts();

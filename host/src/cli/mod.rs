@@ -7,6 +7,7 @@ pub(crate) mod documents;
 pub(crate) mod exit;
 pub(crate) mod inspect;
 pub(crate) mod lease;
+pub(crate) mod new;
 pub(crate) mod offline;
 pub(crate) mod output;
 pub(crate) mod package;
@@ -27,6 +28,7 @@ pub(crate) struct Cli {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Run(run::RunArgs),
+    New(new::NewArgs),
     Render(render::RenderArgs),
     Check(check::CheckArgs),
     Inspect(inspect::InspectArgs),

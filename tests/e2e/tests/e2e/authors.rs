@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Where the Makefile installs it; `make test` says where that is.
-fn cargo_component() -> PathBuf {
+pub(crate) fn cargo_component() -> PathBuf {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache"))).unwrap();
     let installed = || cache().join("pilothouse/cargo-component-0.21.1/bin/cargo-component");

@@ -21,6 +21,7 @@ mod leases;
 mod life;
 mod local;
 mod monitoring;
+mod new_projects;
 mod operators;
 mod outage;
 mod pod_replica;
