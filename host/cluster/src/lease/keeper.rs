@@ -25,7 +25,9 @@ use crate::watches::{Query, Subscription, Watches};
 /// takes milliseconds; one with a slow webhook behind each write some seconds.
 const HAND_OVER_MAX: Duration = Duration::from_secs(10);
 /// After a shard came from a host that lives: time for its last writes to arrive in this host's caches, which takes
-/// milliseconds. Without them a resource could be let go before a child that was made for it a moment ago is seen.
+/// milliseconds. Nothing depends on it: an object that a cache does not show is not created a second time, none is
+/// changed or deleted but by its UID, and before a primary is let go the API server is asked for the children that no
+/// owner reference ties to it. What it spares are passes on a state that was.
 const CACHE_LAG: Duration = Duration::from_millis(200);
 /// After a write that somebody else overtook: longer than a request takes, and not the same for two.
 const OVERTAKEN_PAUSE_MAX: Duration = Duration::from_millis(100);

@@ -24,6 +24,8 @@
 //!   second that is left over and what the write did not use of its time;
 //! - a process that is stopped between its last look at the clock and the system call after it: about a microsecond;
 //! - a machine whose clock stands still for all of its processes, as when a hypervisor stops it, at that same point;
+//! - a write of one of several shards whose Lease alone is not renewed, if it waits on the connection for more than a
+//!   second: the last look at the clock knows whether this host holds any Lease, not which;
 //! - a holder that was killed and whose successor on the same machine knows it: what it had sent is carried out in the
 //!   milliseconds that the API server takes for it (the successor waits 100 ms).
 //!

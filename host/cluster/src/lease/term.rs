@@ -24,6 +24,8 @@ struct Inner {
     /// What must be left when a write begins.
     reserve: Duration,
     write_time: Duration,
+    /// What must be left when its bytes leave.
+    time_to_settle: Duration,
     /// Nanoseconds of [`Moment`] until which a write without an answer may still happen.
     unsettled_until: AtomicU64,
     work: Mutex<Work>,
@@ -44,30 +46,42 @@ struct Work {
     closing: bool,
 }
 
+impl Inner {
+    /// Of a host that is alone, but for its end.
+    fn until(covered_until: u64) -> Self {
+        Self {
+            covered_until: AtomicU64::new(covered_until),
+            reserve: Duration::ZERO,
+            write_time: WRITE_TIME_MAX,
+            time_to_settle: Duration::ZERO,
+            unsettled_until: AtomicU64::new(0),
+            work: Mutex::default(),
+            changed: watch::channel(()).0,
+            within: None,
+            gate: Gate::default(),
+        }
+    }
+}
+
 impl Term {
     /// A term that begins now and covers writes until `until`.
     pub(crate) fn begin(timing: &Timing, until: Moment, within: Option<Term>, gate: Gate) -> Self {
-        let term = Self::new(until.nanoseconds(), timing.reserve(), timing.write_time(), within, gate);
+        let inner = Inner {
+            reserve: timing.reserve(),
+            write_time: timing.write_time(),
+            time_to_settle: timing.time_to_settle(),
+            within,
+            gate,
+            ..Inner::until(until.nanoseconds())
+        };
+        let term = Self(Arc::new(inner));
         term.extend(until);
         term
     }
 
     /// The term of a host that is alone. It never ends.
     pub(crate) fn endless() -> Self {
-        Self::new(FOREVER, Duration::ZERO, WRITE_TIME_MAX, None, Gate::default())
-    }
-
-    fn new(until: u64, reserve: Duration, write_time: Duration, within: Option<Term>, gate: Gate) -> Self {
-        Self(Arc::new(Inner {
-            covered_until: AtomicU64::new(until),
-            reserve,
-            write_time,
-            unsettled_until: AtomicU64::new(0),
-            work: Mutex::default(),
-            changed: watch::channel(()).0,
-            within,
-            gate,
-        }))
+        Self(Arc::new(Inner::until(FOREVER)))
     }
 
     /// The Lease was renewed. Without effect on a term that is over.
@@ -77,8 +91,9 @@ impl Term {
             (before != 0).then_some(before.max(until))
         });
         if extended.is_ok() {
-            // What is under way may use up the time that a write leaves for its own beginning, and no more.
-            self.0.gate.open_until(until, self.0.write_time);
+            // What is under way may use up the second that is left over for its way to the kernel, and no more: then its
+            // bytes travel, and then the API server takes its time.
+            self.0.gate.open_until(until, self.0.time_to_settle);
         }
     }
 
@@ -213,9 +228,9 @@ impl Gate {
         self.0.open_until.fetch_max(1, Ordering::AcqRel);
     }
 
-    fn open_until(&self, covered_until: u64, write_time: Duration) {
-        let write_time = u64::try_from(write_time.as_nanos()).unwrap_or(u64::MAX);
-        self.0.open_until.fetch_max(covered_until.saturating_sub(write_time).max(1), Ordering::AcqRel);
+    fn open_until(&self, covered_until: u64, time_to_settle: Duration) {
+        let needed = u64::try_from(time_to_settle.as_nanos()).unwrap_or(u64::MAX);
+        self.0.open_until.fetch_max(covered_until.saturating_sub(needed).max(1), Ordering::AcqRel);
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -279,6 +294,17 @@ mod tests {
         Term::begin(&timing, Moment::now() + LONG, None, gate.clone());
         gate.arm();
         assert!(gate.is_open());
+    }
+
+    #[test]
+    fn the_gate_shuts_while_bytes_may_still_travel_and_be_carried_out() {
+        let timing = Timing::default();
+        let needs = timing.travel_time() + timing.write_time();
+        let gate = Gate::default();
+        Term::begin(&timing, Moment::now() + needs, None, gate.clone());
+        assert!(!gate.is_open(), "carried out after the end of the Lease");
+        Term::begin(&timing, Moment::now() + timing.reserve(), None, gate.clone());
+        assert!(gate.is_open(), "what the fence has just let pass has a moment to leave");
     }
 
     #[tokio::test(start_paused = true)]

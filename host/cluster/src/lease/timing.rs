@@ -97,7 +97,12 @@ impl Timing {
     /// What must be left of the Lease when a write begins. Then its bytes have arrived or are dropped, the API server
     /// has carried it out or given it up, and a second has passed, before anybody else may write.
     pub fn reserve(&self) -> Duration {
-        self.travel_time() + self.write_time() + MARGIN
+        self.time_to_settle() + MARGIN
+    }
+
+    /// Longest from when the bytes of a write leave until it has happened or never will.
+    pub(crate) fn time_to_settle(&self) -> Duration {
+        self.travel_time() + self.write_time()
     }
 
     /// Longest that one request about the Lease itself may take.
