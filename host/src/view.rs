@@ -10,7 +10,7 @@ use pilothouse_cluster::watches::{Query, Subscription, WatchState, Watches};
 use pilothouse_cluster::{Change, Cluster, Delta, ReadError};
 use pilothouse_model::kind::{Kind, Reference};
 use pilothouse_model::manifest::{Child, Controller, Related, Resource, Scope};
-use pilothouse_model::names::{Key, PluginName};
+use pilothouse_model::names::{Key, MANAGED_LABEL, OWNER_UID_LABEL, PluginName};
 use pilothouse_model::object::{Meta, Object};
 use pilothouse_model::plan::LookUp;
 use tokio::task::JoinSet;
@@ -18,6 +18,11 @@ use tokio::task::JoinSet;
 use crate::look_ups::LookUps;
 use crate::related::{self, Rules};
 use crate::snapshot::{Found, Snapshot};
+
+/// Tracked children of one kind that are looked at in one pass; the next one sees the others.
+const TRACKED_MAX: usize = 5_000;
+/// Metadata of as many with annotations of a few KiB each.
+const TRACKED_BYTES_MAX: u64 = 64 << 20;
 
 /// What became known of an object, seen from the controller.
 #[derive(Debug)]
@@ -193,6 +198,31 @@ impl View {
         });
         let related = rules.collect();
         Snapshot { primary, children, related }
+    }
+
+    /// The children of a primary that are tied to it by label alone, as the API server has them now, and whether those are
+    /// all. A cache may lag behind a host that was here before, or its watch may fail, and what is missed would be
+    /// nobody's; so would the children of a plugin that had another name then.
+    pub(crate) async fn tracked(&self, primary: &Meta) -> Result<(Vec<Arc<Object>>, bool), ReadError> {
+        let (mut tracked, mut complete) = (Vec::new(), true);
+        for (declared, watches) in self.controller.children.iter().zip(&self.children) {
+            if !self.controller.tracks(declared) {
+                continue;
+            }
+            for watch in watches {
+                let query = Query::new(declared.resource.clone()).metadata_only();
+                let query = query.labelled(&format!("{MANAGED_LABEL},{OWNER_UID_LABEL}={}", primary.uid));
+                let query = watch.query().namespace().map_or(query.clone(), |one| query.in_namespace(one));
+                let listed = match self.cluster.list(&query, TRACKED_MAX, TRACKED_BYTES_MAX).await {
+                    // The kind went with its CRD, and all objects with it.
+                    Err(ReadError::Missing(_)) => continue,
+                    listed => listed?,
+                };
+                complete &= listed.complete;
+                tracked.extend(listed.objects.into_iter().map(Arc::new));
+            }
+        }
+        Ok((tracked, complete))
     }
 
     /// Ours, and where children of its kind may be: labels and owner references are anybody's to write.

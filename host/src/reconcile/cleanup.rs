@@ -1,7 +1,8 @@
 //! What the garbage collector does for children that an owner reference ties to their primary, the host does for those
 //! that it tracks by label: it deletes them before it lets the primary go. The finalizer was there before the first of
-//! them, so a crash anywhere, or a host that was down, leaves none behind. As with the garbage collector, plan mode does
-//! not ask for approval, and grants that were taken back do not matter.
+//! them, so a crash anywhere, or a host that was down, leaves none behind; and which there are the API server is asked,
+//! once for each such kind, as a cache may lag. As with the garbage collector, plan mode does not ask for approval, and
+//! grants that were taken back do not matter.
 
 use std::sync::Arc;
 
@@ -54,8 +55,17 @@ impl Pass {
 
     /// Deletes the tracked children. Whether all are gone; if not, the pass is concluded.
     async fn clean_up(&self, primary: &Arc<Object>, ended: &mut Ended) -> bool {
-        let snapshot = self.view.snapshot(Arc::clone(primary));
-        let plan = deletions(&snapshot.children, |child| {
+        let (children, complete) = match self.view.tracked(primary.meta()).await {
+            Ok(tracked) => tracked,
+            Err(error) => {
+                let message = format!("the children that nothing else would delete: {error}");
+                let ending = Ending::Failed(error.retry_after());
+                let verdict = Verdict::failed(Reason::WriteFailed, ending, &message);
+                self.conclude(primary, None, verdict, ended).await;
+                return false;
+            }
+        };
+        let plan = deletions(&children, |child| {
             let declared = self.manifest_controller().child(child.kind())?;
             Some(declared.resource.plural.clone())
         });
@@ -65,7 +75,7 @@ impl Pass {
         let cx = ApplyContext {
             primary,
             primary_resource: &self.manifest_controller().primary,
-            children: &snapshot.children,
+            children: &children,
             related: &[],
             sink: &*self.view,
         };
@@ -83,6 +93,9 @@ impl Pass {
         } else if let Some((_, write)) = waits {
             // Its end is an event, which brings the next pass.
             let message = format!("{} is being deleted, as nothing else would do it", write.target);
+            Verdict::held(Reason::CleaningUp, Ending::Settled(None), &message)
+        } else if !complete {
+            let message = format!("{} children are deleted, and there are more", plan.writes.len());
             Verdict::held(Reason::CleaningUp, Ending::Settled(None), &message)
         } else {
             return true;

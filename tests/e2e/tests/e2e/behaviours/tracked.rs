@@ -86,6 +86,32 @@ async fn cr_675_a_cluster_scoped_child_needs_a_grant_and_goes_with_its_primary()
     assert_eq!(classes(&world).await, Vec::<Value>::new(), "gone before their primary");
 }
 
+/// CR#675: a child that the cache does not show goes as well: a host that was here before made it a moment ago, its watch
+/// has gone silent, or the plugin had another name.
+#[tokio::test(flavor = "multi_thread")]
+async fn cr_675_a_child_that_no_event_told_of_goes_with_its_primary() {
+    let world = granted("silent", &Value::Null).await;
+    let server = world.plane.fault_server().await.unwrap();
+    let options = HostOptions { kubeconfig: server.kubeconfig().to_owned(), ..world.options() };
+    let _host = Host::start(options).await.unwrap();
+    perform(&world, "a", json!({"children": [class(&world, "a")]})).await;
+    comes_to(&world, "a", "Succeeded").await;
+    assert_ne!(server.hush(|asked| asked.is_watch_of("priorityclasses")), 0);
+
+    let unseen = format!("{}-b", world.namespace);
+    let primary = world.get(SCRIPTED, "a").await.unwrap();
+    let uid = primary["metadata"]["uid"].as_str().unwrap();
+    let owner = format!("Scripted.test.pilothouse.dev/{}/a", world.namespace);
+    world.kubectl(&format!("create priorityclass {unseen} --value=1")).await;
+    world.kubectl(&format!("annotate priorityclass {unseen} pilothouse.dev/owner={owner}")).await;
+    let labels = format!("pilothouse.dev/managed=former pilothouse.dev/owner-uid={uid}");
+    world.kubectl(&format!("label priorityclass {unseen} {labels}")).await;
+
+    world.kubectl("delete scripted a --wait=false").await;
+    world.gone(SCRIPTED, "a").await;
+    assert_eq!(classes(&world).await, Vec::<Value>::new(), "gone before their primary");
+}
+
 /// CR#675: a child in another namespace is put back by its own events, and goes with its primary. One of the same name
 /// that is not ours is left alone.
 #[tokio::test(flavor = "multi_thread")]
