@@ -109,6 +109,39 @@ pub fn is_sensitive(kind: &Kind) -> bool {
     SENSITIVE_GROUPS.contains(&kind.group.as_str())
 }
 
+/// What a manifest wants to do with one kind.
+struct Want {
+    kind: Kind,
+    scope: Scope,
+    /// In other namespaces than its primary's.
+    elsewhere: bool,
+}
+
+impl Want {
+    fn needs_namespaces(&self) -> bool {
+        self.scope == Scope::Namespaced && self.elsewhere
+    }
+}
+
+/// All that a manifest wants to act on, each with its path.
+fn wants(manifest: &Manifest) -> Vec<(String, Want)> {
+    let mut wants = Vec::new();
+    for (at, Controller { primary, children, targets, .. }) in manifest.controllers.iter().enumerate() {
+        let mut want = |list: &str, at_item: usize, resource: &Resource, elsewhere: bool| {
+            let elsewhere = elsewhere || primary.scope == Scope::Cluster;
+            let want = Want { kind: resource.kind(), scope: resource.scope, elsewhere };
+            wants.push((format!("controllers[{at}].{list}[{at_item}]"), want));
+        };
+        for (at, child) in children.iter().enumerate() {
+            want("children", at, &child.resource, child.namespaces == Namespaces::Any);
+        }
+        for (at, target) in targets.iter().enumerate() {
+            want("targets", at, &target.resource, false);
+        }
+    }
+    wants
+}
+
 impl Grants {
     /// Whether the kind is granted, wherever.
     pub fn names(&self, kind: &Kind) -> bool {
@@ -122,42 +155,50 @@ impl Grants {
 
     /// Whether the manifest wants no more than what is granted.
     pub fn check(&self, manifest: &Manifest) -> Result<(), NotGranted> {
-        for (at, controller) in manifest.controllers.iter().enumerate() {
-            for (at_child, child) in controller.children.iter().enumerate() {
-                let elsewhere = child.namespaces == Namespaces::Any;
-                let path = format!("controllers[{at}].children[{at_child}]");
-                self.check_one(&path, &child.resource, elsewhere, controller)?;
-            }
-            for (at_target, target) in controller.targets.iter().enumerate() {
-                let path = format!("controllers[{at}].targets[{at_target}]");
-                self.check_one(&path, &target.resource, false, controller)?;
-            }
+        for (path, wanted) in wants(manifest) {
+            let Some(why) = self.lacks(&wanted) else { continue };
+            let place = if wanted.needs_namespaces() { ", namespaces: [NAME, ...]" } else { "" };
+            let remedy = format!("- {{kind: {}{place}}}", GrantedKind::of(&wanted.kind));
+            let kind = wanted.kind;
+            return Err(NotGranted(format!(
+                "{path} of the manifest wants {kind}, which {why}: add `{remedy}` to `grants` in the plugin's settings"
+            )));
         }
         Ok(())
     }
 
-    fn check_one(
-        &self,
-        path: &str,
-        resource: &Resource,
-        elsewhere: bool,
-        controller: &Controller,
-    ) -> Result<(), NotGranted> {
-        let kind = resource.kind();
-        let elsewhere = elsewhere || controller.primary.scope == Scope::Cluster;
-        let in_namespaces = self.of(&kind).any(|grant| !grant.namespaces.is_empty());
-        let why = match resource.scope {
-            Scope::Cluster if !self.names(&kind) => "has no namespace",
-            Scope::Namespaced if elsewhere && !in_namespaces => "is in other namespaces than its primary",
-            _ if is_sensitive(&kind) && !self.names(&kind) => "gives rights or changes the API server",
-            _ => return Ok(()),
-        };
-        let place =
-            if resource.scope == Scope::Namespaced && elsewhere { ", namespaces: [NAME, ...]" } else { "" };
-        let remedy = format!("- {{kind: {}{place}}}", GrantedKind::of(&kind));
-        Err(NotGranted(format!(
-            "{path} of the manifest wants {kind}, which {why}: add `{remedy}` to `grants` in the plugin's settings"
-        )))
+    /// The least that a manifest needs, a grant for each kind. Namespaces are the administrator's to name: in their place
+    /// stands `NAME`.
+    pub fn needed(manifest: &Manifest) -> Self {
+        let mut needed: Vec<Grant> = Vec::new();
+        for (_, wanted) in wants(manifest) {
+            if Self::default().lacks(&wanted).is_none() {
+                continue;
+            }
+            let kind = GrantedKind::of(&wanted.kind);
+            let at = needed.iter().position(|grant| grant.kind == kind).unwrap_or_else(|| {
+                needed.push(Grant { kind, namespaces: Vec::new() });
+                needed.len() - 1
+            });
+            if wanted.needs_namespaces() && needed[at].namespaces.is_empty() {
+                needed[at].namespaces.push("NAME".to_owned());
+            }
+        }
+        Self(needed)
+    }
+
+    /// Why what is wanted is not granted; none if it is, or needs no grant.
+    fn lacks(&self, wanted: &Want) -> Option<&'static str> {
+        let Want { kind, scope, elsewhere } = wanted;
+        let in_namespaces = self.of(kind).any(|grant| !grant.namespaces.is_empty());
+        match scope {
+            Scope::Cluster if !self.names(kind) => Some("has no namespace"),
+            Scope::Namespaced if *elsewhere && !in_namespaces => {
+                Some("is in other namespaces than its primary")
+            }
+            _ if is_sensitive(kind) && !self.names(kind) => Some("gives rights or changes the API server"),
+            _ => None,
+        }
     }
 
     pub(crate) fn check_form(&self) -> Result<(), String> {
@@ -219,7 +260,9 @@ mod tests {
 
     #[test]
     fn what_is_ordinary_needs_no_grant() {
-        Grants::default().check(&manifest("Namespaced", &map(), &pod())).unwrap();
+        let ordinary = manifest("Namespaced", &map(), &pod());
+        Grants::default().check(&ordinary).unwrap();
+        assert_eq!(Grants::needed(&ordinary), Grants::default());
     }
 
     #[test]
@@ -253,10 +296,12 @@ mod tests {
                 granted.push(if kind == name {
                     json!({"kind": name})
                 } else {
-                    json!({"kind": name, "namespaces": ["a"]})
+                    json!({"kind": name, "namespaces": ["NAME"]})
                 });
             }
-            grants(Value::Array(granted)).check(&manifest).unwrap();
+            let granted = grants(Value::Array(granted));
+            granted.check(&manifest).unwrap();
+            assert_eq!(Grants::needed(&manifest), granted);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use pilothouse_model::grants::Grants;
 use pilothouse_model::manifest::{Controller, Resource};
 use serde_json::{Value, json};
 
@@ -49,6 +50,7 @@ fn whole(plugin: &Plugin) -> Value {
             "wasm": prepared.wasm_bytes(),
             "compiled": prepared.compiled_bytes(),
         },
+        "grantsNeeded": Grants::needed(plugin.manifest()),
         "settings": plugin.artifact.settings,
     })
 }

@@ -27,6 +27,7 @@ fn inspect_tells_the_same_of_each_packing() {
     assert!(first["digest"].as_str().unwrap().starts_with("sha256:"));
     assert_eq!(first["bytes"]["wasm"], greeter().len());
     assert!(first["bytes"]["compiled"].as_u64().unwrap() > 0);
+    assert_eq!(first["grantsNeeded"], json!([]));
     let imports = first["imports"].as_array().unwrap();
     assert!(
         imports.iter().all(|name| name.as_str().unwrap().starts_with("pilothouse:operator/")),
