@@ -32,14 +32,18 @@ impl Rules {
         Self { rules: controller.related.clone(), primaries: Mutex::default() }
     }
 
-    /// Takes in that a primary came or went.
+    /// Takes in that a primary came or went. Of two changes at the same moment the later may be told first: one that was
+    /// created again by now is not forgotten with its predecessor.
     pub(crate) fn primary(&self, delta: &Delta) {
-        let there = (delta.change != Change::Deleted).then_some(&*delta.object);
-        self.refresh(&delta.key, there);
+        let gone = delta.change == Change::Deleted;
+        if gone && self.primaries().uids.get(&delta.key).is_some_and(|known| *known != delta.uid) {
+            return;
+        }
+        self.refresh(&delta.key, (!gone).then_some(&delta.object));
     }
 
-    /// Takes in what there is of a primary. Of two changes at the same moment the later may be told first; the pass that
-    /// follows finds nothing there, and it is said again.
+    /// Takes in what there is of a primary. One that is told after its end stays until the pass that follows finds nothing
+    /// there.
     pub(crate) fn refresh(&self, key: &Key, primary: Option<&Object>) {
         if !self.rules.iter().any(|rule| rule.selector.is_some()) {
             return;
@@ -108,4 +112,51 @@ fn scope(rule: &Related, primary: &Meta) -> Option<Arc<str>> {
 fn expanded(rule: &Related, primary: &Meta) -> Option<Selector> {
     let template = rule.selector.as_deref()?;
     selector::expand(template, primary).and_then(|text| Selector::parse(&text)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, uid: &str, labels: &serde_json::Value) -> Arc<Object> {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "n", "uid": uid, "resourceVersion": "1", "labels": labels}
+        });
+        Arc::new(Object::from_value(&object).unwrap())
+    }
+
+    fn delta(change: Change, object: Arc<Object>) -> Delta {
+        Delta {
+            key: object.key(),
+            uid: Arc::clone(&object.meta().uid),
+            change,
+            resource_version: 1,
+            edited: true,
+            object,
+            previous: None,
+        }
+    }
+
+    /// Answers to writes and events are told by different tasks.
+    #[test]
+    fn a_primary_that_was_created_again_is_not_forgotten_with_its_predecessor() {
+        let config_map = json!({"version": "v1", "kind": "ConfigMap", "plural": "configmaps"});
+        let manifest = json!({"name": "web", "version": "1", "controllers": [{
+            "primary": config_map,
+            "related": [{"name": "r", "resource": config_map, "selector": "of=$(name)"}]
+        }]});
+        let manifest = pilothouse_model::manifest::Manifest::parse(&manifest.to_string()).unwrap();
+        let rules = Rules::new(&manifest.controllers[0]);
+        let (old, new) = (object("p", "old", &json!({})), object("p", "new", &json!({})));
+        let related = delta(Change::Changed, object("r", "r", &json!({"of": "p"})));
+        rules.primary(&delta(Change::Changed, Arc::clone(&old)));
+        rules.primary(&delta(Change::Changed, Arc::clone(&new)));
+        rules.primary(&delta(Change::Deleted, old));
+        assert_eq!(rules.concerned(0, &related), [new.key()]);
+        rules.primary(&delta(Change::Deleted, new));
+        assert_eq!(rules.concerned(0, &related), []);
+    }
 }
