@@ -25,7 +25,7 @@ use crate::plugins::LivePlugin;
 use crate::snapshot::{self, Snapshot};
 use crate::view::View;
 
-use self::verdict::{Verdict, changed_children, judge, releases, write_failed};
+use self::verdict::{Verdict, call_failed, changed_children, judge, releases, write_failed};
 
 mod cleanup;
 mod planned;
@@ -143,7 +143,9 @@ impl Pass {
             _ => primary,
         };
         if primary.meta().deleting != deleting {
-            // Its deletion began meanwhile, before our finalizer was there.
+            // Its deletion began meanwhile. What was read is no write of ours: its event brings the pass that looks
+            // whether a finalizer of ours was there before.
+            ended.written.pop();
             ended.ending = Ending::Gone;
             return ended;
         }
@@ -357,19 +359,11 @@ impl Pass {
 
     fn call_failed(&self, error: &CallError) -> Verdict {
         self.metrics.plugin_fault(error.reason());
-        let reason = match error {
-            CallError::CpuLimit { .. }
-            | CallError::WaitLimit { .. }
-            | CallError::MemoryLimit { .. }
-            | CallError::OutputLimit { .. }
-            | CallError::ActionLimit { .. } => Reason::LimitExceeded,
-            CallError::Trap { .. } | CallError::InvalidOutput(_) => {
-                self.metrics.trapped();
-                Reason::PluginTrapped
-            }
-            CallError::Closed | CallError::HostFault(_) => Reason::HostFault,
-        };
-        Verdict::failed(reason, Ending::Failed(None), &format!("the plugin {error}"))
+        let verdict = call_failed(error);
+        if verdict.reconciled.reason == Reason::PluginTrapped {
+            self.metrics.trapped();
+        }
+        verdict
     }
 
     fn count_writes(&self, report: &Report) {

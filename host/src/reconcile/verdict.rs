@@ -7,6 +7,7 @@ use pilothouse_cluster::write_error::WriteError;
 use pilothouse_model::action::{Failure, RejectReason, Rejected};
 use pilothouse_model::condition::{Reason, Reconciled};
 use pilothouse_model::plan::{Plan, clip};
+use pilothouse_sandbox::CallError;
 
 use super::Ending;
 
@@ -89,6 +90,20 @@ pub(super) fn write_failed(error: &WriteError) -> Verdict {
     Verdict::failed(Reason::WriteFailed, pace(error.reason(), error.retry_after), &error.to_string())
 }
 
+/// What a call came to that gave no outcome.
+pub(super) fn call_failed(error: &CallError) -> Verdict {
+    let reason = match error {
+        CallError::CpuLimit { .. }
+        | CallError::WaitLimit { .. }
+        | CallError::MemoryLimit { .. }
+        | CallError::OutputLimit { .. }
+        | CallError::ActionLimit { .. } => Reason::LimitExceeded,
+        CallError::Trap { .. } | CallError::InvalidOutput(_) => Reason::PluginTrapped,
+        CallError::Closed | CallError::HostFault(_) => Reason::HostFault,
+    };
+    Verdict::failed(reason, Ending::Failed(None), &format!("the plugin {error}"))
+}
+
 fn pace(reason: RejectReason, retry_after: Option<Duration>) -> Ending {
     if reason.is_transient() { Ending::Failed(retry_after) } else { Ending::Refused }
 }
@@ -141,6 +156,25 @@ mod tests {
         assert_eq!(verdict.reconciled.message, "b waits for a (and 1 more)");
         let failing = report(vec![held(), rejected(RejectReason::Invalid)]);
         assert_eq!(judge(&plan, &failing).reconciled.reason, Reason::WriteFailed);
+    }
+
+    /// A test with a real plugin cannot bring the host to fail in itself.
+    #[test]
+    fn a_call_that_the_host_itself_ended_is_not_blamed_on_the_plugin() {
+        let limit = Duration::from_secs(1);
+        for (error, reason) in [
+            (CallError::Closed, Reason::HostFault),
+            (CallError::HostFault("a slot".to_owned()), Reason::HostFault),
+            (CallError::CpuLimit { limit }, Reason::LimitExceeded),
+            (CallError::InvalidOutput("no text".to_owned()), Reason::PluginTrapped),
+        ] {
+            let verdict = call_failed(&error);
+            assert_eq!(
+                (verdict.reconciled.reason, verdict.ending),
+                (reason, Ending::Failed(None)),
+                "{error}"
+            );
+        }
     }
 
     #[test]
