@@ -29,6 +29,7 @@ mod refusals;
 mod rights;
 mod scaling;
 mod scripted;
+mod secrets;
 mod support;
 
 pub(crate) use pilothouse_e2e::{mounted, rest, stamped};

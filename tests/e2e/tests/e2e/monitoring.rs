@@ -25,8 +25,6 @@ use crate::{
 
 /// Labels that come from Prometheus itself, by the names of the operator.
 const OF_PROMETHEUS: [&str; 4] = ["instance", "job", "namespace", "pod"];
-/// Exported once there is something to elect.
-const OF_ELECTIONS: [(&str, &[&str]); 1] = [("leader_election_master_status", &["name"])];
 
 fn monitoring(file: &str) -> PathBuf {
     workspace::root().join("deploy/monitoring").join(file)
@@ -100,9 +98,6 @@ fn exported(metrics: &Metrics) -> BTreeMap<String, BTreeSet<String>> {
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));
         let labels = labels.trim_end_matches('}').split("\",").filter_map(|label| label.split_once("=\""));
         families.entry(name.to_owned()).or_default().extend(labels.map(|(label, _)| label.to_owned()));
-    }
-    for (name, labels) in OF_ELECTIONS {
-        families.entry(name.to_owned()).or_default().extend(labels.iter().map(|label| (*label).to_owned()));
     }
     families
 }
