@@ -19,7 +19,7 @@ use crate::error::ReadError;
 /// Of a refusal only the reason is read.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// An hour's pause that somebody asks for is a mistake; the API server asks for a second.
-const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
 /// The body of the answer to one request, at most `bytes_max` of it.
 ///

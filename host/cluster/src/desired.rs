@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use k8s_openapi::ByteString;
 use pilothouse_model::merge_patch::without_nulls;
+use pilothouse_model::object::Object;
 use serde_json::{Value, json};
 
 /// The configuration in the form in which it is applied and compared.
@@ -47,12 +48,12 @@ pub(crate) fn with_uid(object: &Value, uid: &str) -> Value {
     object
 }
 
-/// Whether an object from the store can tell what a patch would change: of some kinds only metadata is watched.
-pub(crate) fn shows_all_of(live: &Value, patch: &Value) -> bool {
-    let fields =
-        patch.as_object().map_or(0, |fields| fields.keys().filter(|name| *name != "metadata").count());
-    fields == 0
-        || live.as_object().is_some_and(|live| live.len() > "apiVersion, kind, metadata".split(',').count())
+/// Whether an object from the store can tell what a patch would change: of some kinds only metadata, or a few fields, are
+/// kept.
+pub(crate) fn shows_all_of(live: &Object, patch: &Value) -> bool {
+    let metadata_alone =
+        || patch.as_object().is_some_and(|fields| fields.keys().all(|name| name == "metadata"));
+    !live.is_partial() || metadata_alone()
 }
 
 fn has_null(value: &Value) -> bool {
@@ -65,6 +66,8 @@ fn has_null(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use pilothouse_model::manifest::Projection;
+
     use super::*;
 
     #[test]
@@ -92,12 +95,12 @@ mod tests {
 
     #[test]
     fn a_metadata_only_object_cannot_judge_a_patch_of_its_content() {
-        let bare = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
+        let whole = Object::from_value(&pod).unwrap();
+        let mut bare = whole.clone();
+        bare.project(&Projection::Metadata);
         assert!(shows_all_of(&bare, &json!({"metadata": {"labels": {"a": "b"}}})));
         assert!(!shows_all_of(&bare, &json!({"spec": {}})));
-        assert!(shows_all_of(
-            &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}}),
-            &json!({"spec": {}})
-        ));
+        assert!(shows_all_of(&whole, &json!({"spec": {}})));
     }
 }

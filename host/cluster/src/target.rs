@@ -56,9 +56,10 @@ impl Run<'_> {
         let gone = || WriteError::here(Fault::NotFound, format!("{at} is not there"));
         // A scale is another object than the one that is watched.
         let scale = subresource == Some(Subresource::Scale);
-        let known = self.seen.get(&write.target).filter(|_| !scale).map(|object| object.to_value());
-        let live = if let Some(live) = known.filter(|live| desired::shows_all_of(live, patch)) {
-            live
+        let known =
+            self.seen.get(&write.target).filter(|known| !scale && desired::shows_all_of(known, patch));
+        let live = if let Some(known) = known {
+            known.to_value()
         } else {
             let text = self.writer().get_text(&at, path).await?.ok_or_else(gone)?;
             serde_json::from_slice(&text).unwrap_or_default()
@@ -67,7 +68,7 @@ impl Run<'_> {
         if write.target.uid.as_deref().is_some_and(|wanted| wanted != uid) {
             return Err(gone());
         }
-        if merge_patch::apply(&live, patch) == live {
+        if !merge_patch::changes(Some(&live), patch) {
             return Ok(WriteResult::NoOp);
         }
         let response = self.writer().merge_patch(&at, path, &desired::with_uid(patch, uid)).await?;

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 use crate::error::causes;
 use crate::path;
 use crate::rehearsal::Rehearsal;
-use crate::write_error::{Fault, WriteError};
+use crate::write_error::{Fault, WriteError, pause};
 
 /// Longest that a request may take, here and (as `timeout=5s`) in the API server. An ordinary one takes 5 ms; a
 /// server that needs more is in trouble, and a Lease of 15 s must outlive it.
@@ -601,7 +601,7 @@ async fn exchange(
     let mut error = WriteError::from_answer(parts.status.as_u16(), &body, secret);
     if error.retry_after.is_none() {
         let seconds = parts.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        error.retry_after = seconds.map(Duration::from_secs);
+        error.retry_after = seconds.map(pause);
     }
     Err(error)
 }

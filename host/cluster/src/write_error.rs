@@ -11,6 +11,8 @@ use pilothouse_model::action::RejectReason;
 use pilothouse_model::plan::clip;
 use serde::Deserialize;
 
+use crate::answer::RETRY_AFTER_MAX;
+
 /// Longest message kept, bytes: conditions and events hold no more.
 const MESSAGE_BYTES_MAX: usize = 1_024;
 /// Causes named in a message. An object wrong in more places shows the others when these are mended.
@@ -119,7 +121,7 @@ impl WriteError {
             fault,
             message: clip(&message, MESSAGE_BYTES_MAX).to_owned(),
             code,
-            retry_after: seconds.map(Duration::from_secs),
+            retry_after: seconds.map(pause),
         }
     }
 
@@ -151,6 +153,11 @@ impl WriteError {
     pub(crate) fn is_trouble(&self) -> bool {
         matches!(self.fault, Fault::Unavailable | Fault::NoAnswer)
     }
+}
+
+/// The pause that somebody asks for: a webhook may, or a load balancer, and say anything.
+pub(crate) fn pause(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).min(RETRY_AFTER_MAX)
 }
 
 /// The parts of `metav1.Status` that are read.

@@ -164,6 +164,16 @@ async fn a_server_that_wants_to_be_left_alone_is() {
     assert_eq!(server.requests().len(), 1);
 }
 
+/// A webhook's answer, or that of a load balancer, may say anything; the queue adds it to the time that it is.
+#[tokio::test]
+async fn nobody_is_left_alone_for_longer_than_minutes() {
+    let (code, mut status) = failure(429, "TooManyRequests", "slow down");
+    status["details"] = json!({"retryAfterSeconds": u64::MAX});
+    let server = Server::new([(code, status)]);
+    let report = pass(&server.applier(), &four(), &four_old()).await;
+    assert_eq!(report.retry_after, Some(Duration::from_mins(5)));
+}
+
 #[tokio::test]
 async fn one_failing_webhook_does_not_stop_other_children_but_trouble_everywhere_does() {
     let webhook = || failure(500, "InternalError", "failed calling webhook");
@@ -234,6 +244,25 @@ async fn a_deleted_object_is_made_again_in_the_same_pass_if_it_is_gone_at_once()
     server.requests();
     let report = pass(&applier, &[write("a", &json!({"x": 2}))], &[child(&going)]).await;
     assert_eq!((reasons(&report), server.requests().len()), (vec![RejectReason::Terminating], 0));
+}
+
+/// Of a related kind the store may hold a few fields. What a patch changes of the others it cannot tell.
+#[tokio::test]
+async fn a_patch_of_fields_that_are_not_watched_is_judged_by_the_whole_object() {
+    let whole = stored("a", &json!({"x": 1, "y": 2}), 1, &json!({}));
+    let mut shown = Object::from_value(&whole).unwrap();
+    shown.project(&serde_json::from_value(json!({"fields": [".spec.x"]})).unwrap());
+    let shown = [Arc::new(shown)];
+    for (patch, requests) in [
+        (json!({"spec": {"y": 2}}), &["GET a"][..]),
+        (json!({"spec": {"y": null}}), &["GET a", "PATCH a"]),
+        (json!({"metadata": {"labels": {"l": null}}}), &[]),
+    ] {
+        let server = Server::new([(200, whole.clone()), (200, whole.clone())]);
+        let operation = Operation::Patch { patch: patch.clone(), subresource: None };
+        pass(&server.applier(), &[Write { operation, ..write("a", &json!({})) }], &shown).await;
+        assert_eq!(server.requests(), requests, "{patch}");
+    }
 }
 
 #[tokio::test]

@@ -44,6 +44,21 @@ pub fn apply(live: &Value, patch: &Value) -> Value {
     Value::Object(merged)
 }
 
+/// Whether a patch would change anything of what is there. What it only removes from a map that is not there changes
+/// nothing: by the letter of the RFC an empty map would come of it, of which the API server keeps none in its own kinds,
+/// so that the same patch would be sent for ever.
+pub fn changes(live: Option<&Value>, patch: &Value) -> bool {
+    match (live.filter(|live| !live.is_null()), patch) {
+        (None, Value::Object(fields)) => {
+            fields.is_empty() || fields.values().any(|patch| changes(None, patch))
+        }
+        (Some(Value::Object(live)), Value::Object(fields)) => {
+            fields.iter().any(|(name, patch)| changes(live.get(name), patch))
+        }
+        (live, patch) => live.unwrap_or(&Value::Null) != patch,
+    }
+}
+
 /// The value without the nulls in its objects: they mean "not set" to whoever serialised an optional field. Items of lists
 /// stay, as their places count.
 pub fn without_nulls(value: &Value) -> Value {
@@ -74,5 +89,28 @@ mod tests {
             json!({"a": {"c": 2, "e": 3}, "d": [2]})
         );
         assert_eq!(apply(&live, &json!({"a": {"x": null}})), live);
+    }
+
+    #[test]
+    fn only_what_would_be_different_is_a_change() {
+        let live = json!({"a": {"b": 1}, "d": [1]});
+        for patch in [
+            json!({}),
+            json!({"a": {"b": 1, "x": null}, "d": [1], "x": null}),
+            json!({"x": {"y": {"z": null}}}),
+        ] {
+            assert!(!changes(Some(&live), &patch), "{patch}");
+        }
+        for patch in [
+            json!({"a": null}),
+            json!({"a": {"b": null}}),
+            json!({"d": []}),
+            json!({"d": {"x": null}}),
+            json!({"x": {}}),
+            json!({"x": {"y": null, "z": 1}}),
+        ] {
+            assert!(changes(Some(&live), &patch), "{patch}");
+            assert_ne!(apply(&live, &patch), live, "{patch}");
+        }
     }
 }
