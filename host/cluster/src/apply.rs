@@ -7,8 +7,8 @@
 //! - A write to an object that the snapshot showed carries its UID: applied to a name that has vanished since, it
 //!   would create that object anew.
 //! - A name that the snapshot did not show is looked up before it is applied to, as server-side apply would silently
-//!   adopt whatever bears it. (Between the look and the apply somebody else may still create one; the apply does not
-//!   force, so that it takes over no field that differs.)
+//!   adopt whatever bears it. What somebody creates between the look and the apply is of another version than the apply
+//!   says.
 //! - Each response is handed to the [`Sink`] before the next write begins, so that no pass acts on a store older than
 //!   the host's own writes.
 

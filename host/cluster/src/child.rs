@@ -6,12 +6,16 @@ use pilothouse_model::diff::{self, Memory, Need};
 use pilothouse_model::fields::FieldSet;
 use pilothouse_model::object::Object;
 use pilothouse_model::update::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::apply::{Done, Run, Wanted, WriteResult, going};
 use crate::desired;
 use crate::write::{Answer, Conflicts, Mode};
 use crate::write_error::{Fault, WriteError};
+
+/// A version that no object ever has: that of an empty etcd. An apply of it creates, as nothing is there to compare it
+/// with, or is refused.
+const VERSION_OF_NONE: &str = "1";
 
 /// How a child compares with what is wanted.
 pub(crate) enum Comparison {
@@ -46,10 +50,13 @@ impl Run<'_> {
         }
     }
 
-    /// First apply to a name that nothing bears. Nothing is there to take from anybody, so nothing is forced.
+    /// First apply to a name that nothing bore a moment ago. Of an object that is there by now it has the wrong version,
+    /// and changes nothing.
     pub(crate) async fn create(&mut self, wanted: &Wanted<'_>) -> Done {
         self.refuse_in_terminating_namespace(wanted.write)?;
-        let response = self.writer().apply(&wanted.at, wanted.object, Conflicts::Report, Mode::Store).await?;
+        let mut body = wanted.object.clone();
+        body["metadata"]["resourceVersion"] = json!(VERSION_OF_NONE);
+        let response = self.writer().apply(&wanted.at, &body, Conflicts::Report, Mode::Store).await?;
         Ok(self.applied(wanted, response))
     }
 

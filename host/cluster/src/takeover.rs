@@ -1,5 +1,5 @@
 //! Takes over fields that were written before the first server-side apply: by kubectl's client-side apply, by a
-//! create-only POST of ours, or before the API server tracked managers at all. Server-side apply removes a field that
+//! create-only POST of ours, by this plugin under another name, or before the API server tracked managers at all. Server-side apply removes a field that
 //! it no longer names only if nobody else owns it, so without this such a field would stay for ever
 //! (kubernetes/kubernetes#99003).
 //!
@@ -7,6 +7,7 @@
 //! object's version. Only these managers are taken over. Others (an autoscaler, `kubectl scale`) write on purpose.
 
 use pilothouse_model::fields::FieldSet;
+use pilothouse_model::names::field_manager;
 use pilothouse_model::object::Object;
 use serde_json::{Value, json};
 
@@ -25,7 +26,11 @@ impl Run<'_> {
         let object: Value = serde_json::from_slice(&text).unwrap_or_default();
         let metadata = &object["metadata"];
         let Some(entries) = metadata["managedFields"].as_array() else { return Ok(()) };
-        let Some(entries) = taken_over(entries, self.writer().manager()) else { return Ok(()) };
+        // Of this primary's children no two plugins are in charge at a time.
+        let former = live.meta().managed.as_deref().filter(|_| self.is_controlled(live)).map(field_manager);
+        let Some(entries) = taken_over(entries, self.writer().manager(), former.as_deref()) else {
+            return Ok(());
+        };
         let operations = json!([
             {"op": "test", "path": "/metadata/uid", "value": &*live.meta().uid},
             {"op": "replace", "path": "/metadata/managedFields", "value": entries},
@@ -41,12 +46,13 @@ impl Run<'_> {
 }
 
 /// `managedFields` with the predecessors' entries as one Apply entry of `manager`; none if there are no predecessors.
-fn taken_over(entries: &[Value], manager: &str) -> Option<Vec<Value>> {
+/// `former`: who managed the object before, in whatever way.
+fn taken_over(entries: &[Value], manager: &str, former: Option<&str>) -> Option<Vec<Value>> {
     let is_predecessor = |entry: &&Value| {
         let by = entry["manager"].as_str().unwrap_or_default();
-        entry["operation"] == "Update"
-            && entry.get("subresource").is_none_or(|subresource| subresource == "")
-            && (PREDECESSORS.contains(&by) || by == manager)
+        let updated = entry["operation"] == "Update" && (PREDECESSORS.contains(&by) || by == manager);
+        entry.get("subresource").is_none_or(|subresource| subresource == "")
+            && (updated || by != manager && former == Some(by))
     };
     let is_ours = |entry: &&Value| {
         entry["manager"] == manager
@@ -87,7 +93,15 @@ mod tests {
             entry("pilothouse-x", "Update", &json!({"f:spec": {"f:b": {}}})),
         ];
         let ours = entry("pilothouse-x", "Apply", &json!({"f:spec": {"f:a": {}, "f:b": {}}}));
-        assert_eq!(taken_over(&entries, "pilothouse-x"), Some(vec![scaled.clone(), status, ours.clone()]));
-        assert_eq!(taken_over(&[scaled, ours], "pilothouse-x"), None);
+        let taken = |entries: &[Value], former| taken_over(entries, "pilothouse-x", former);
+        assert_eq!(taken(&entries, None), Some(vec![scaled.clone(), status, ours.clone()]));
+        assert_eq!(taken(&[scaled.clone(), ours.clone()], Some("pilothouse-x")), None);
+
+        let theirs = entry("pilothouse-former", "Apply", &json!({"f:spec": {"f:a": {}, "f:b": {}}}));
+        assert_eq!(
+            taken(&[theirs.clone(), scaled.clone()], Some("pilothouse-former")),
+            Some(vec![scaled, ours])
+        );
+        assert_eq!(taken(&[theirs], None), None);
     }
 }

@@ -1,12 +1,20 @@
 //! Whose an object is: nothing foreign is taken, nothing of ours is lost, and no write meant for one object reaches
 //! another.
 
-use pilothouse_harness::eventually;
+use std::sync::Arc;
+
+use pilothouse_cluster::apply::Applier;
+use pilothouse_cluster::write::{AlwaysOpen, Conflicts, Endpoint, Mode, Writer};
+use pilothouse_cluster::{Cluster, ConnectOptions};
+use pilothouse_harness::{Answer, Asked, ControlPlane, eventually};
 use pilothouse_model::action::RejectReason;
 use pilothouse_model::names::MANAGED_LABEL;
+use pilothouse_model::object::Object;
 use serde_json::{Value, json};
 
-use crate::world::{DEADLINE, PLUGIN, World, apply, apply_with, config_map, delete, message, none, short};
+use crate::world::{
+    DEADLINE, PLUGIN, World, apply, apply_with, by_kind, config_map, delete, message, none, short,
+};
 
 fn wanted() -> Value {
     config_map("a", &json!({"k": "v"}))
@@ -231,4 +239,52 @@ async fn a_name_that_another_took_is_not_adopted_by_a_plan_that_deleted_first() 
     let report = world.pass_on(vec![delete("ConfigMap", "a"), apply(&wanted())], &stale).await;
     assert_eq!(short(&report), ["Deleted", "NotOwned"]);
     assert_eq!(world.get("ConfigMap", "a").await.unwrap(), other);
+}
+
+/// A plugin under another name is another plugin. What its predecessor applied to the same primary's children must not
+/// hold on to fields that nobody wants any more.
+#[tokio::test]
+async fn children_of_a_plugin_that_has_been_renamed_are_taken_over() {
+    let world = World::new("owner").await;
+    let mut theirs = config_map("a", &json!({"k": "v", "dropped": "v"}));
+    theirs["metadata"]["namespace"] = json!(world.namespace);
+    theirs["metadata"]["labels"] = json!({MANAGED_LABEL: "former"});
+    theirs["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "primary", "uid": &*world.primary.meta().uid,
+        "controller": true, "blockOwnerDeletion": true
+    }]);
+    let object = Object::from_value(&theirs).unwrap();
+    let resource = by_kind("ConfigMap");
+    let at = Endpoint::of_object(&resource, &object);
+    let former = world.writer.with_manager("pilothouse-former");
+    former.apply(&at, &theirs, Conflicts::Report, Mode::Store).await.unwrap();
+    assert_eq!(short(&world.pass(vec![apply(&wanted())]).await), ["Written"]);
+    let live = world.get("ConfigMap", "a").await.unwrap();
+    assert_eq!(
+        (&live["data"], &live["metadata"]["labels"]),
+        (&json!({"k": "v"}), &json!({MANAGED_LABEL: PLUGIN}))
+    );
+}
+
+/// The look before the first apply shows nothing, and then something is there.
+#[tokio::test]
+async fn what_somebody_creates_between_look_and_apply_is_left_alone() {
+    let world = World::new("owner").await;
+    let server = ControlPlane::shared().await.fault_server().await.unwrap();
+    let kubeconfig = Some(server.kubeconfig().to_owned());
+    let cluster =
+        Cluster::connect(&ConnectOptions { kubeconfig, ..ConnectOptions::default() }).await.unwrap();
+    let writer = Writer::new(cluster.writer().clone(), "test", Arc::new(AlwaysOpen));
+    let applier = Applier::new(&writer, PLUGIN.parse().unwrap());
+    let before = world.create(&config_map("a", &json!({"other": "theirs"}))).await;
+    let missing = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound",
+        "message": "configmaps \"a\" not found", "details": {"name": "a", "kind": "configmaps"}
+    });
+    let is_look = |asked: &Asked| asked.method == "GET" && asked.uri.contains("/configmaps/a");
+    server.answer(1, Answer::text(404, &missing.to_string()), is_look);
+    for reason in ["Unavailable", "NotOwned"] {
+        assert_eq!(short(&world.pass_with(&applier, vec![apply(&wanted())], &[]).await), [reason]);
+        assert_eq!(world.get("ConfigMap", "a").await.unwrap(), before);
+    }
 }
