@@ -11,6 +11,7 @@
 //! What a manifest wants and no grant allows is found when the plugin is loaded; what a pass wants beyond its grants
 //! refuses the whole outcome.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -99,6 +100,15 @@ impl fmt::Display for GrantedKind {
     }
 }
 
+/// Namespaces of a grant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Places<'a> {
+    /// All.
+    All,
+    /// These.
+    Some(BTreeSet<&'a str>),
+}
+
 /// Something that a manifest wants and no grant allows: what, why that is needed, and the line that would allow it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("grants: {0}")]
@@ -153,6 +163,17 @@ impl Grants {
         self.of(kind).flat_map(|grant| &grant.namespaces).any(|one| one == "*" || one == namespace)
     }
 
+    /// The namespaces in which objects of the kind are granted; none if in none.
+    pub fn places(&self, kind: &Kind) -> Option<Places<'_>> {
+        let names: BTreeSet<&str> =
+            self.of(kind).flat_map(|grant| &grant.namespaces).map(String::as_str).collect();
+        match names.is_empty() {
+            true => None,
+            false if names.contains("*") => Some(Places::All),
+            false => Some(Places::Some(names)),
+        }
+    }
+
     /// Whether the manifest wants no more than what is granted.
     pub fn check(&self, manifest: &Manifest) -> Result<(), NotGranted> {
         for (path, wanted) in wants(manifest) {
@@ -162,6 +183,19 @@ impl Grants {
             let kind = wanted.kind;
             return Err(NotGranted(format!(
                 "{path} of the manifest wants {kind}, which {why}: add `{remedy}` to `grants` in the plugin's settings"
+            )));
+        }
+        for (at, guard) in manifest.admission.iter().enumerate() {
+            let kind = guard.resource.kind();
+            let places = guard.resource.scope == Scope::Cluster || self.places(&kind).is_some();
+            if guard.is_own(manifest) || (self.names(&kind) && places) {
+                continue;
+            }
+            let place = if guard.resource.scope == Scope::Cluster { "" } else { ", namespaces: [NAME, ...]" };
+            let granted = GrantedKind::of(&kind);
+            return Err(NotGranted(format!(
+                "admission[{at}] of the manifest guards {kind}, which is not the plugin's own: \
+                 add `- {{kind: {granted}{place}}}` to `grants` in the plugin's settings"
             )));
         }
         Ok(())

@@ -2,19 +2,23 @@
 //!
 //! - what crosses the border to a plugin: [`action`], [`manifest`], [`settings`] with their [`grants`]
 //! - what the host knows of the cluster: [`object`] and its [`owner`], [`kind`], [`names`]
+//! - what stands before the API server stores something: [`guard`], [`webhook`], [`admission`], [`conversion`]
 //! - what it decides: [`plan`] (may this outcome be carried out, and how), [`diff`] (is a write needed, by [`fields`]),
 //!   [`rollout`] (which children may be touched now, by the strategies of [`update`]), [`steering`] and [`approval`] (may
 //!   anything be written now, or only shown, as [`pending`]), [`condition`] (which status patch, by [`merge_patch`]),
 //!   [`backoff`] (when again), [`limits`]
 
 pub mod action;
+pub mod admission;
 pub mod approval;
 pub mod backoff;
 pub mod condition;
+pub mod conversion;
 pub mod diff;
 pub mod field_selector;
 pub mod fields;
 pub mod grants;
+pub mod guard;
 pub mod interests;
 pub mod kind;
 pub mod limits;
@@ -33,3 +37,4 @@ pub mod selector;
 pub mod settings;
 pub mod steering;
 pub mod update;
+pub mod webhook;

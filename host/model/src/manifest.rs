@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::field_selector::FieldSelector;
+use crate::guard::Guard;
 use crate::kind::Kind;
 use crate::names::{CLEANUP_FINALIZER, HOST_PREFIX, PluginName};
 use crate::object::{Meta, Object};
@@ -29,6 +30,9 @@ pub struct Manifest {
     pub crds: Vec<Value>,
     /// One for each primary kind; at least one.
     pub controllers: Vec<Controller>,
+    /// Kinds whose objects are checked or completed before they are stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub admission: Vec<Guard>,
 }
 
 /// How objects of one primary kind are reconciled.
@@ -191,7 +195,7 @@ pub struct ManifestError {
 }
 
 impl ManifestError {
-    fn new(path: impl fmt::Display, problem: impl Into<String>) -> Self {
+    pub(crate) fn new(path: impl fmt::Display, problem: impl Into<String>) -> Self {
         Self { path: path.to_string(), problem: problem.into() }
     }
 }
@@ -252,6 +256,19 @@ impl Manifest {
                 return Err(ManifestError::new(format_args!("{path}.primary"), problem));
             }
             controller.check(&path)?;
+        }
+        if self.admission.len() > Self::KINDS_MAX {
+            let problem =
+                format!("{} kinds, at most {} would be right", self.admission.len(), Self::KINDS_MAX);
+            return Err(ManifestError::new("admission", problem));
+        }
+        for (at, guard) in self.admission.iter().enumerate() {
+            guard.check(&format!("admission[{at}]"))?;
+            let kind = guard.resource.kind();
+            if self.admission[..at].iter().any(|other| other.resource.kind().is_version_of(&kind)) {
+                let problem = format!("{kind} is named twice: its objects are the same in all versions");
+                return Err(ManifestError::new(format_args!("admission[{at}].resource"), problem));
+            }
         }
         for (at, crd) in self.crds.iter().enumerate() {
             if crd["kind"] != "CustomResourceDefinition" || crd["apiVersion"] != "apiextensions.k8s.io/v1" {
@@ -409,7 +426,7 @@ fn shows_conditions(projection: &Projection) -> bool {
 }
 
 impl Resource {
-    fn check(&self, path: &str) -> Result<(), ManifestError> {
+    pub(crate) fn check(&self, path: &str) -> Result<(), ManifestError> {
         for (field, value) in [("version", &self.version), ("kind", &self.kind), ("plural", &self.plural)] {
             if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
                 let problem = format!("`{value}` is not right: letters, digits and `-` only");

@@ -254,23 +254,28 @@ impl Object {
             return Cow::Borrowed(&self.json);
         }
         let mut value = self.to_value();
-        for field in ["data", "stringData"] {
-            if let Some(data) = value.get_mut(field).and_then(Value::as_object_mut) {
-                data.values_mut().for_each(|secret| *secret = Value::String(String::new()));
-            }
-        }
-        // Client-side apply copies the whole Secret into this annotation.
-        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-            // A file may say anything here; a Secret that is not marked would be taken for one with empty values.
-            let mut annotations = match metadata.remove("annotations") {
-                Some(Value::Object(annotations)) => annotations,
-                _ => serde_json::Map::new(),
-            };
-            annotations.remove(LAST_APPLIED);
-            annotations.insert(BLANKED_ANNOTATION.to_owned(), Value::String("true".to_owned()));
-            metadata.insert("annotations".to_owned(), Value::Object(annotations));
-        }
+        blank_secret(&mut value);
         Cow::Owned(value.to_string())
+    }
+}
+
+/// Blanks the values of a Secret as guests see it; see [`Object::guest_json`].
+pub fn blank_secret(value: &mut Value) {
+    for field in ["data", "stringData"] {
+        if let Some(data) = value.get_mut(field).and_then(Value::as_object_mut) {
+            data.values_mut().for_each(|secret| *secret = Value::String(String::new()));
+        }
+    }
+    // Client-side apply copies the whole Secret into this annotation.
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        // A file may say anything here; a Secret that is not marked would be taken for one with empty values.
+        let mut annotations = match metadata.remove("annotations") {
+            Some(Value::Object(annotations)) => annotations,
+            _ => serde_json::Map::new(),
+        };
+        annotations.remove(LAST_APPLIED);
+        annotations.insert(BLANKED_ANNOTATION.to_owned(), Value::String("true".to_owned()));
+        metadata.insert("annotations".to_owned(), Value::Object(annotations));
     }
 }
 

@@ -11,6 +11,7 @@
 //! - it reads and patches targets, or deletes them, as far as each target's verbs say
 //! - it records events: one `create`, and a `patch` for repeats
 //! - it creates, watches and updates the Leases by which hosts elect who writes
+//! - for webhooks it keeps two configurations, the conversion of definitions, and a Secret with certificates
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -184,6 +185,49 @@ pub fn leases(names: Vec<String>) -> Vec<Rule> {
         verbs: verbs.to_vec(),
     };
     vec![rule(Vec::new(), &[Verb::Create]), rule(names, &[Verb::Get, Verb::List, Verb::Watch, Verb::Update])]
+}
+
+/// What the host needs in the whole cluster so that the API server asks it about what these plugins guard and convert.
+/// `name`: that of the configurations.
+pub fn webhooks<'a>(manifests: impl IntoIterator<Item = &'a Manifest>, name: &str) -> Vec<Rule> {
+    let definitions: BTreeSet<String> = manifests
+        .into_iter()
+        .flat_map(crate::webhook::converted_crds)
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    let rule = |resources: &[&str], resource_names: Vec<String>, verbs: &[Verb]| Rule {
+        api_groups: vec!["admissionregistration.k8s.io".to_owned()],
+        resources: resources.iter().map(ToString::to_string).collect(),
+        resource_names,
+        verbs: verbs.to_vec(),
+    };
+    let configurations = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
+    let keep = [WATCH.as_slice(), &[Verb::Patch, Verb::Delete]].concat();
+    let mut rules = vec![
+        rule(&configurations, Vec::new(), &[Verb::Create]),
+        rule(&configurations, vec![name.to_owned()], &keep),
+    ];
+    if !definitions.is_empty() {
+        rules.push(Rule {
+            api_groups: vec!["apiextensions.k8s.io".to_owned()],
+            resources: vec!["customresourcedefinitions".to_owned()],
+            resource_names: definitions.into_iter().collect(),
+            verbs: [WATCH.as_slice(), &[Verb::Patch]].concat(),
+        });
+    }
+    rules
+}
+
+/// What the host needs, in the namespace of its Leases, to keep certificates in the Secret of this name.
+pub fn webhook_certificates(secret: &str) -> Vec<Rule> {
+    let rule = |resource_names: Vec<String>, verbs: &[Verb]| Rule {
+        api_groups: vec![String::new()],
+        resources: vec!["secrets".to_owned()],
+        resource_names,
+        verbs: verbs.to_vec(),
+    };
+    let keep = [WATCH.as_slice(), &[Verb::Patch]].concat();
+    vec![rule(Vec::new(), &[Verb::Create]), rule(vec![secret.to_owned()], &keep)]
 }
 
 #[cfg(test)]
