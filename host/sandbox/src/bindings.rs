@@ -15,4 +15,20 @@ pub mod v0_1 {
         world: "plugin",
         ownership: Borrowing { duplicate_if_necessary: true },
     });
+
+    /// Interfaces that a plugin may export besides, each looked up by itself. Their arguments are owned: a text is moved
+    /// here from the request, and nobody else needs it.
+    pub mod further {
+        wasmtime::component::bindgen!({
+            path: "../../wit",
+            inline: "
+                package pilothouse:host;
+                world further {
+                    export pilothouse:operator/admission@0.1.0;
+                    export pilothouse:operator/conversion@0.1.0;
+                }
+            ",
+            world: "pilothouse:host/further",
+        });
+    }
 }

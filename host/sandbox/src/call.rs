@@ -5,14 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pilothouse_model::action::{Outcome, Request};
+use pilothouse_model::admission::{AdmissionRequest, Verdict};
 use pilothouse_model::limits::Limits;
+use wasmtime::component::Instance;
 use wasmtime::{Engine, Store, Trap, UpdateDeadline, WasmBacktrace};
 
-use crate::bindings::v0_1::{Plugin, PluginPre};
+use crate::bindings::v0_1::PluginPre;
+use crate::bindings::v0_1::exports::pilothouse::operator::reconciler;
+use crate::bindings::v0_1::further::exports::pilothouse::operator::{admission, conversion};
 use crate::budget::{MemoryBudget, Refusal, SharedMemory};
 use crate::convert;
 use crate::error::CallError;
 use crate::log::{LogBook, LogLine, excerpt};
+use crate::prepare::Prepared;
 use crate::turns::{Stop, Turn};
 use crate::wasi::{Denied, HANDLES_MAX, Wasi};
 
@@ -74,8 +79,8 @@ pub(crate) fn describe(
     turn: Turn,
 ) -> Reply<String> {
     let limits = Limits { output_bytes: DESCRIBE_BYTES_MAX, ..*limits };
-    run(context, pre, &limits, turn, Wasi::default(), |plugin, store| {
-        plugin.pilothouse_operator_reconciler().call_describe(store)
+    run(context, pre, &limits, turn, Wasi::default(), |instance, store| {
+        reconciler_of(pre, store, instance)?.call_describe(store)
     })
 }
 
@@ -88,8 +93,8 @@ pub(crate) fn reconcile(
     request: &Request,
 ) -> Reply {
     let wasi = Wasi::new(&request.now, request.seed);
-    let mut reply = run(context, pre, limits, turn, wasi, |plugin, store| {
-        let reconciler = plugin.pilothouse_operator_reconciler();
+    let mut reply = run(context, pre, limits, turn, wasi, |instance, store| {
+        let reconciler = reconciler_of(pre, store, instance)?;
         convert::arguments(request, |desired, observed| reconciler.call_reconcile(store, desired, observed))
             .map(convert::outcome)
     });
@@ -102,13 +107,82 @@ pub(crate) fn reconcile(
     reply
 }
 
+/// May this object be stored?
+pub(crate) fn validate(
+    context: &Context,
+    plugin: &Prepared,
+    limits: &Limits,
+    turn: Turn,
+    request: AdmissionRequest,
+) -> Reply<Verdict> {
+    // Nothing in a request is random, so the clock is all that a guest's runtime gets.
+    let wasi = Wasi::new(&request.now, 0);
+    run(context, &plugin.pre, limits, turn, wasi, |instance, store| {
+        let guest = admission_of(plugin, store, instance)?;
+        guest.call_validate(store, &convert::admission_request(request)).map(convert::verdict)
+    })
+}
+
+/// The object with defaults filled in.
+pub(crate) fn default_fields(
+    context: &Context,
+    plugin: &Prepared,
+    limits: &Limits,
+    turn: Turn,
+    request: AdmissionRequest,
+) -> Reply<String> {
+    let wasi = Wasi::new(&request.now, 0);
+    run(context, &plugin.pre, limits, turn, wasi, |instance, store| {
+        let guest = admission_of(plugin, store, instance)?;
+        guest.call_default_fields(store, &convert::admission_request(request))
+    })
+}
+
+/// The objects in another version.
+pub(crate) fn convert(
+    context: &Context,
+    plugin: &Prepared,
+    limits: &Limits,
+    turn: Turn,
+    objects: &[String],
+    to_version: &str,
+) -> Reply<Result<Vec<String>, String>> {
+    run(context, &plugin.pre, limits, turn, Wasi::default(), |instance, store| {
+        let indices = plugin.further.conversion.as_ref();
+        let guest: conversion::Guest =
+            indices.expect("only called of plugins that export conversion").load(&mut *store, instance)?;
+        guest.call_convert(store, objects, to_version)
+    })
+}
+
+fn reconciler_of(
+    pre: &PluginPre<CallState>,
+    store: &mut Store<CallState>,
+    instance: &Instance,
+) -> wasmtime::Result<reconciler::Guest> {
+    reconciler::GuestIndices::new(pre.instance_pre())?.load(store, instance)
+}
+
+fn admission_of(
+    plugin: &Prepared,
+    store: &mut Store<CallState>,
+    instance: &Instance,
+) -> wasmtime::Result<admission::Guest> {
+    plugin
+        .further
+        .admission
+        .as_ref()
+        .expect("only called of plugins that export admission")
+        .load(store, instance)
+}
+
 fn run<T>(
     context: &Context,
     pre: &PluginPre<CallState>,
     limits: &Limits,
     turn: Turn,
     wasi: Wasi,
-    call: impl FnOnce(&Plugin, &mut Store<CallState>) -> wasmtime::Result<T>,
+    call: impl FnOnce(&Instance, &mut Store<CallState>) -> wasmtime::Result<T>,
 ) -> Reply<T> {
     let memory = MemoryBudget::new(Arc::clone(&context.memory), limits.memory_bytes);
     let mut store = Store::new(&context.engine, CallState { log: LogBook::default(), wasi, memory, turn });
@@ -123,8 +197,8 @@ fn run<T>(
     store.set_hostcall_fuel(usize::try_from(limits.output_bytes).unwrap_or(usize::MAX));
     store.set_max_component_handles(HANDLES_MAX);
 
-    let called = match pre.instantiate(&mut store) {
-        Ok(plugin) => call(&plugin, &mut store).map_err(|error| (error, Phase::Call)),
+    let called = match pre.instance_pre().instantiate(&mut store) {
+        Ok(instance) => call(&instance, &mut store).map_err(|error| (error, Phase::Call)),
         Err(error) => Err((error, Phase::Instantiate)),
     };
     let result = called.map_err(|(error, phase)| classify(&error, phase, store.data(), limits));

@@ -2,8 +2,10 @@
 //! On the way in texts are borrowed and only the lists around them are made; on the way out texts are moved.
 
 use pilothouse_model::action as model;
+use pilothouse_model::admission;
 use pilothouse_model::kind::{Kind, Reference};
 
+use crate::bindings::v0_1::further::exports::pilothouse::operator::admission as wit_admission;
 use crate::bindings::v0_1::pilothouse::operator::types as wit;
 
 /// Calls `with` with the two arguments of `reconcile`, which borrow from the request and from lists that live here.
@@ -124,4 +126,23 @@ fn reference(reference: wit::ReferenceResult) -> Reference {
 
 fn kind(wit::KindResult { group, version, kind }: wit::KindResult) -> Kind {
     Kind { group, version, kind }
+}
+
+/// The argument of `validate` and `default-fields`.
+pub(crate) fn admission_request(request: admission::AdmissionRequest) -> wit_admission::AdmissionRequest {
+    let admission::AdmissionRequest { operation, new, old, user, groups, dry_run, subresource, config, now } =
+        request;
+    let operation = match operation {
+        admission::Operation::Create => wit_admission::Operation::Create,
+        admission::Operation::Update => wit_admission::Operation::Update,
+        admission::Operation::Delete => wit_admission::Operation::Delete,
+    };
+    wit_admission::AdmissionRequest { operation, new, old, user, groups, dry_run, subresource, config, now }
+}
+
+/// What a guest thinks of a request.
+pub(crate) fn verdict(verdict: wit_admission::Verdict) -> admission::Verdict {
+    let wit_admission::Verdict { allowed, causes, warnings } = verdict;
+    let cause = |wit_admission::Cause { field, reason, message }| admission::Cause { field, reason, message };
+    admission::Verdict { allowed, causes: causes.into_iter().map(cause).collect(), warnings }
 }

@@ -11,6 +11,10 @@ pub const CONTRACT_VERSION: &str = "0.1.0";
 /// Every plugin exports it. Compared as a whole: what looks compatible by its number need not be, as records and
 /// variants cannot grow.
 pub const RECONCILER: &str = "pilothouse:operator/reconciler@0.1.0";
+/// Exported by plugins that check or complete objects before they are stored.
+pub const ADMISSION: &str = "pilothouse:operator/admission@0.1.0";
+/// Exported by plugins that convert between versions of a kind.
+pub const CONVERSION: &str = "pilothouse:operator/conversion@0.1.0";
 /// What a plugin may import.
 pub const LOG: &str = "pilothouse:operator/log@0.1.0";
 /// Types only: nothing to call.
@@ -30,6 +34,11 @@ pub struct Inspection {
 }
 
 impl Inspection {
+    /// True if it exports this interface.
+    pub fn has_export(&self, interface: &str) -> bool {
+        self.exports.iter().any(|name| name == interface)
+    }
+
     /// True if it imports anything of WASI.
     pub fn needs_wasi(&self) -> bool {
         self.imports.iter().any(|name| name.starts_with("wasi:"))

@@ -1,5 +1,5 @@
 //! Everything of the host that knows wasmtime: from a component's bytes to a plugin that can be called
-//! ([`Sandbox::prepare`]), and one call under its limits ([`Sandbox::reconcile`]).
+//! ([`Sandbox::prepare`]), and one call under its limits ([`Sandbox::reconcile`], [`Sandbox::validate`], …).
 //!
 //! A plugin is hostile until proven otherwise. So each call has a fresh instance, and five limits that cannot be left
 //! out ([`pilothouse_model::limits::Limits`]); a guest sees its arguments and nothing else of the world; and what it

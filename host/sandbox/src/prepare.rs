@@ -12,16 +12,20 @@ use wasmtime::Engine;
 use wasmtime::component::{Component, InstancePre};
 
 use crate::bindings::v0_1::PluginPre;
+use crate::bindings::v0_1::further::exports::pilothouse::operator::{admission, conversion};
 use crate::call::CallState;
 use crate::engine::{MEMORIES_MAX, TABLES_MAX};
 use crate::error::PrepareError;
-use crate::inspect::{Inspection, check_count};
+use crate::inspect::{ADMISSION, CONVERSION, Inspection, check_count};
 use crate::turns::Lane;
 
 /// A plugin that can be called. Costs its metadata only: the code is mapped from its file, and no instance is kept.
 pub struct Prepared {
     pub(crate) pre: PluginPre<CallState>,
+    pub(crate) further: Further,
     pub(crate) lane: Arc<Lane>,
+    /// Calls of the API server queue apart from passes, so that a flood of either does not hold up the other.
+    pub(crate) webhook_lane: Arc<Lane>,
     digest: Digest,
     manifest: Manifest,
     inspection: Inspection,
@@ -56,6 +60,16 @@ impl Prepared {
         &self.inspection.exports
     }
 
+    /// Whether it checks and completes objects.
+    pub fn admits(&self) -> bool {
+        self.further.admission.is_some()
+    }
+
+    /// Whether it converts between versions.
+    pub fn converts(&self) -> bool {
+        self.further.conversion.is_some()
+    }
+
     /// Size of the component, uncompressed.
     pub fn wasm_bytes(&self) -> u64 {
         self.wasm_bytes
@@ -84,6 +98,7 @@ impl std::fmt::Debug for Prepared {
 /// A component that is linked and has not been asked for its manifest yet.
 pub(crate) struct Linked {
     pub(crate) pre: PluginPre<CallState>,
+    pub(crate) further: Further,
     pub(crate) digest: Digest,
     pub(crate) inspection: Inspection,
     pub(crate) wasm_bytes: u64,
@@ -93,10 +108,12 @@ pub(crate) struct Linked {
 
 impl Linked {
     pub(crate) fn described(self, manifest: Manifest) -> Prepared {
-        let Self { pre, digest, inspection, wasm_bytes, compiled_bytes, from_cache } = self;
+        let Self { pre, further, digest, inspection, wasm_bytes, compiled_bytes, from_cache } = self;
         Prepared {
             pre,
+            further,
             lane: Arc::default(),
+            webhook_lane: Arc::default(),
             digest,
             manifest,
             inspection,
@@ -105,6 +122,12 @@ impl Linked {
             from_cache,
         }
     }
+}
+
+/// Where the exports are that not every plugin has.
+pub(crate) struct Further {
+    pub(crate) admission: Option<admission::GuestIndices>,
+    pub(crate) conversion: Option<conversion::GuestIndices>,
 }
 
 /// Compiled code in a file without a name, for a host without a cache.
@@ -141,6 +164,16 @@ pub(crate) fn check_resources(component: &Component) -> Result<(), PrepareError>
 }
 
 /// Looks the contract's exports up, once for all calls.
-pub(crate) fn bind(pre: InstancePre<CallState>) -> Result<PluginPre<CallState>, PrepareError> {
-    PluginPre::new(pre).map_err(|error| PrepareError::Contract(format!("{error:#}")))
+pub(crate) fn bind(
+    pre: InstancePre<CallState>,
+    inspection: &Inspection,
+) -> Result<(PluginPre<CallState>, Further), PrepareError> {
+    let contract = |error: wasmtime::Error| PrepareError::Contract(format!("{error:#}"));
+    let admission = inspection.has_export(ADMISSION).then(|| admission::GuestIndices::new(&pre));
+    let conversion = inspection.has_export(CONVERSION).then(|| conversion::GuestIndices::new(&pre));
+    let further = Further {
+        admission: admission.transpose().map_err(contract)?,
+        conversion: conversion.transpose().map_err(contract)?,
+    };
+    Ok((PluginPre::new(pre).map_err(contract)?, further))
 }

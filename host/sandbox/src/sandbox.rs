@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use pilothouse_model::action::Request;
+use pilothouse_model::admission::{AdmissionRequest, Verdict};
 use pilothouse_model::limits::Limits;
 use pilothouse_model::manifest::Manifest;
 use pilothouse_model::names::Digest;
@@ -100,6 +101,12 @@ impl Sandbox {
             call::describe(context, &pre, limits, turn)
         });
         let manifest = Manifest::parse(&reply.result?)?;
+        if !manifest.admission.is_empty() && linked.further.admission.is_none() {
+            return Err(PrepareError::Contract(format!(
+                "its manifest guards kinds, and it does not export `{}`",
+                inspect::ADMISSION
+            )));
+        }
         Ok(linked.described(manifest))
     }
 
@@ -122,10 +129,75 @@ impl Sandbox {
             // The receiver is gone if the future was dropped.
             let _ = sender.send(reply);
         });
-        let guard = AbandonOnDrop(abandoned);
-        let reply = receiver.await;
-        drop(guard);
-        reply.unwrap_or_else(|_| lost())
+        answer(abandoned, receiver).await
+    }
+
+    /// Asks the plugin's `validate`. As with [`Sandbox::reconcile`], dropping the future stops the call.
+    ///
+    /// # Panics
+    /// If the plugin does not export `admission`; see [`Prepared::admits`].
+    pub async fn validate(
+        &self,
+        plugin: &Arc<Prepared>,
+        limits: &Limits,
+        request: AdmissionRequest,
+    ) -> Reply<Verdict> {
+        self.webhook(plugin, limits, move |context, plugin, limits, turn| {
+            call::validate(context, plugin, limits, turn, request)
+        })
+        .await
+    }
+
+    /// Asks the plugin's `default-fields`: the object with defaults, as JSON text.
+    ///
+    /// # Panics
+    /// If the plugin does not export `admission`.
+    pub async fn default_fields(
+        &self,
+        plugin: &Arc<Prepared>,
+        limits: &Limits,
+        request: AdmissionRequest,
+    ) -> Reply<String> {
+        self.webhook(plugin, limits, move |context, plugin, limits, turn| {
+            call::default_fields(context, plugin, limits, turn, request)
+        })
+        .await
+    }
+
+    /// Asks the plugin's `convert`: the objects in the other version as JSON texts, or why that cannot be.
+    ///
+    /// # Panics
+    /// If the plugin does not export `conversion`; see [`Prepared::converts`].
+    pub async fn convert(
+        &self,
+        plugin: &Arc<Prepared>,
+        limits: &Limits,
+        objects: Vec<String>,
+        to_version: String,
+    ) -> Reply<Result<Vec<String>, String>> {
+        self.webhook(plugin, limits, move |context, plugin, limits, turn| {
+            call::convert(context, plugin, limits, turn, &objects, &to_version)
+        })
+        .await
+    }
+
+    async fn webhook<T: Send + 'static>(
+        &self,
+        plugin: &Arc<Prepared>,
+        limits: &Limits,
+        work: impl FnOnce(&Context, &Prepared, &Limits, Turn) -> Reply<T> + Send + 'static,
+    ) -> Reply<T> {
+        let (sender, receiver) = oneshot::channel();
+        let called = Arc::clone(plugin);
+        let abandoned = self.submit(
+            &plugin.webhook_lane,
+            limits,
+            move |context, limits, turn| work(context, &called, limits, turn),
+            move |reply| {
+                let _ = sender.send(reply);
+            },
+        );
+        answer(abandoned, receiver).await
     }
 
     /// One pass, for callers without a runtime. Blocks until it is done.
@@ -207,8 +279,8 @@ impl Sandbox {
         } else {
             self.linker.instantiate_pre(&component)
         };
-        let pre = prepare::bind(pre.map_err(contract)?)?;
-        Ok(Linked { pre, digest, inspection, wasm_bytes, compiled_bytes, from_cache })
+        let (pre, further) = prepare::bind(pre.map_err(contract)?, &inspection)?;
+        Ok(Linked { pre, further, digest, inspection, wasm_bytes, compiled_bytes, from_cache })
     }
 
     /// Maps the component's code from the cache, or makes it.
@@ -259,6 +331,14 @@ struct Code {
     component: Component,
     compiled_bytes: u64,
     from_cache: bool,
+}
+
+/// Waits for a reply. Dropping the future stops the call.
+async fn answer<T>(abandoned: Arc<AtomicBool>, receiver: oneshot::Receiver<Reply<T>>) -> Reply<T> {
+    let guard = AbandonOnDrop(abandoned);
+    let reply = receiver.await;
+    drop(guard);
+    reply.unwrap_or_else(|_| lost())
 }
 
 /// A call whose reply never came: it panicked inside the host, which has been logged.

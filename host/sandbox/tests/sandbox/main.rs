@@ -11,3 +11,4 @@ mod languages;
 mod prepare;
 mod raw;
 mod wasi;
+mod webhooks;

@@ -13,6 +13,7 @@
 //! - `failure`: `{"invalid": …}` or `{"retry": …}`.
 //! - `behaviour`: `trap`, `loop` or `allocate`. `work`: that many turns of a loop.
 //! - `deleting`: the script of the passes that finalize; left out, they release.
+//! - `admission`, `conversion`: what webhooks say of the object; see `webhooks.rs`.
 //! - `onVersion`: by version of the plugin, fields that replace those above. `onLast`: the same, by the reason of the
 //!   first action that failed in the pass before.
 //!
@@ -24,12 +25,25 @@
 
 mod actions;
 mod manifest;
+mod webhooks;
 
 use std::hint::black_box;
 
 use serde_json::{Value, json};
 
-wit_bindgen::generate!({ path: "../../../wit", world: "plugin" });
+wit_bindgen::generate!({
+    path: "../../../wit",
+    inline: "
+        package test:scripted;
+        world scripted {
+            include pilothouse:operator/plugin@0.1.0;
+            export pilothouse:operator/admission@0.1.0;
+            export pilothouse:operator/conversion@0.1.0;
+        }
+    ",
+    world: "test:scripted/scripted",
+    generate_all,
+});
 
 use exports::pilothouse::operator::reconciler::{Guest, Observed};
 use pilothouse::operator::types::{Desired, Failure, Outcome};
@@ -96,12 +110,7 @@ impl Guest for Scripted {
 }
 
 fn perform(script: &Value, observed: &Observed) -> Outcome {
-    match script["behaviour"].as_str() {
-        Some("trap") => trap(),
-        Some("loop") => work(u64::MAX),
-        Some("allocate") => allocate(),
-        _ => work(script["work"].as_u64().unwrap_or(0)),
-    }
+    behave(script);
     if let Some(needed) = script["needs"].as_object() {
         match observed.related.iter().find(|answer| answer.query == "needs") {
             None => {
@@ -121,6 +130,15 @@ fn perform(script: &Value, observed: &Observed) -> Outcome {
     match actions::of(script, observed) {
         Ok(actions) => Outcome { actions, failure: failure(&script["failure"]) },
         Err(error) => failed(Failure::Invalid(format!("spec: {error}"))),
+    }
+}
+
+fn behave(script: &Value) {
+    match script["behaviour"].as_str() {
+        Some("trap") => trap(),
+        Some("loop") => work(u64::MAX),
+        Some("allocate") => allocate(),
+        _ => work(script["work"].as_u64().unwrap_or(0)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The manifest. What the test wrote may hold `controller`, fields that replace those of the only controller, `alsoOwns`,
 //! children beside the usual ones, `scope` of the primary (`Namespaced` or `Cluster`), `statusSubresource`: false for a CRD
-//! without one, and `crds` in place of its own.
+//! without one, `admission` (fields of the only guard, that of its own kind), and `crds` in place of its own.
 
 use serde_json::{Value, json};
 
@@ -69,7 +69,15 @@ pub(crate) fn manifest(written: &Value) -> Value {
         },
     });
     let crds = written.get("crds").cloned().unwrap_or_else(|| json!([crd]));
-    json!({ "name": name, "version": version, "crds": crds, "controllers": [controller] })
+    let mut manifest = json!({ "name": name, "version": version, "crds": crds, "controllers": [controller] });
+    if let Some(fields) = written["admission"].as_object() {
+        let mut guard = json!({ "resource": manifest["controllers"][0]["primary"] });
+        for (field, value) in fields {
+            guard[field] = value.clone();
+        }
+        manifest["admission"] = json!([guard]);
+    }
+    manifest
 }
 
 fn schema() -> Value {
