@@ -111,7 +111,17 @@ async fn try_set_up(shared: &Shared, plugin: &LivePlugin, kind: &Kind) -> Result
         // Who stands by waits for the CRD of the one who does not.
         && let Some(work) = shared.shards.begin_work(shared.shards.of(&manifest.name, None))
     {
-        crd::apply_crds(&shared.writer.with_fence(work.fence()), std::slice::from_ref(crd))
+        // Stored without its conversion, objects would be taken for what they are not.
+        let complete = shared
+            .webhooks
+            .as_ref()
+            .map_or_else(|| Some(crd.clone()), |webhooks| webhooks.complete(manifest, crd));
+        let Some(crd) = complete else {
+            let problem =
+                "its definition waits for the certificate of the webhooks that convert it".to_owned();
+            return Err(Obstacle { problem, retry_after: None });
+        };
+        crd::apply_crds(&shared.writer.with_fence(work.fence()), std::slice::from_ref(&crd))
             .await
             .map_err(|error| Obstacle { retry_after: error.retry_after(), problem: error.to_string() })?;
     }

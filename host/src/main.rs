@@ -17,6 +17,7 @@ mod snapshot;
 mod sources;
 mod supervisor;
 mod view;
+mod webhooks;
 
 use std::process::ExitCode;
 

@@ -7,6 +7,7 @@ use pilothouse_fetch::{Artifact, Change, Origin};
 use pilothouse_model::kind::Kind;
 use pilothouse_model::names::{Generation, PluginName};
 use pilothouse_model::settings::Settings;
+use pilothouse_model::webhook;
 use pilothouse_sandbox::{Prepared, Sandbox};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -78,6 +79,10 @@ pub(crate) struct Loader {
     next: Generation,
     live: watch::Sender<Arc<LiveSet>>,
     failures: mpsc::Sender<LoadFailure>,
+    /// This host serves webhooks.
+    serves_webhooks: bool,
+    /// Something that was offered cannot be loaded, whatever plugin that is.
+    broken: watch::Sender<bool>,
     /// Series of what is live.
     serving: BTreeMap<PluginName, (Generation, Serving)>,
     /// Why the newest of what each place offered does not serve, and its generation if it was loaded and waits.
@@ -90,6 +95,7 @@ impl Loader {
         sandbox: Arc<Sandbox>,
         metrics: Metrics,
         failures: mpsc::Sender<LoadFailure>,
+        serves_webhooks: bool,
     ) -> (Self, watch::Receiver<Arc<LiveSet>>) {
         let (live, receiver) = watch::channel(Arc::default());
         let loader = Self {
@@ -99,10 +105,17 @@ impl Loader {
             next: Generation(1),
             live,
             failures,
+            serves_webhooks,
+            broken: watch::Sender::new(false),
             serving: BTreeMap::new(),
             not_serving: BTreeMap::new(),
         };
         (loader, receiver)
+    }
+
+    /// Whether something that was offered cannot be loaded: nobody knows which plugin it would be.
+    pub(crate) fn broken(&self) -> watch::Receiver<bool> {
+        self.broken.subscribe()
     }
 
     /// Loads until the sources are gone. Dropping the future between two plugins loses nothing; a compilation that
@@ -110,7 +123,11 @@ impl Loader {
     pub(crate) async fn run(mut self, mut found: mpsc::Receiver<Found>) {
         while let Some(found) = found.recv().await {
             match found {
-                Found::Change(change) => self.take(*change).await,
+                Found::Change(change) => {
+                    self.take(*change).await;
+                    let broken = self.not_serving.values().any(|(reason, _)| *reason != "KindTaken");
+                    self.broken.send_if_modified(|was| std::mem::replace(was, broken) != broken);
+                }
                 Found::Synced(gate) => drop(gate),
             }
         }
@@ -143,6 +160,18 @@ impl Loader {
         self.metrics.plugins().prepared(prepared.from_cache());
         if let Err(missing) = settings.grants.check(prepared.manifest()) {
             return self.fail(origin, "NotGranted", missing.to_string(), None);
+        }
+        if !self.serves_webhooks {
+            let manifest = prepared.manifest();
+            // Objects of two versions would be taken for each other.
+            if prepared.converts() && webhook::converted_crds(manifest).next().is_some() {
+                let message = "converts between versions of its kind, and this host serves no webhooks: \
+                               give it --webhook-listen";
+                return self.fail(origin, "NoWebhooks", message.to_owned(), None);
+            }
+            if !manifest.admission.is_empty() {
+                tracing::warn!(%origin, "guards kinds, and this host serves no webhooks: nothing is checked before it is stored");
+            }
         }
         self.not_serving.remove(&origin);
         let generation = self.next;

@@ -402,7 +402,7 @@ fn is_same_but_for_status(before: &Object, after: &Object) -> bool {
     before.meta().generation == after.meta().generation && metadata(before) == metadata(after)
 }
 
-fn log_lines(lines: &[LogLine], dropped: u32) {
+pub(crate) fn log_lines(lines: &[LogLine], dropped: u32) {
     for line in lines {
         match line.level {
             Level::Debug => tracing::debug!(target: "plugin", "{}", line.message),

@@ -28,6 +28,7 @@ use crate::plugins::Loader;
 use crate::serve::{self, Health};
 use crate::sources;
 use crate::supervisor::{self, Shared};
+use crate::webhooks;
 
 /// Plugins that were found and wait to be loaded: a whole directory at once, each tens of MiB at most.
 const FOUND_MAX: usize = 16;
@@ -42,7 +43,7 @@ const EVENTS_DEADLINE: Duration = Duration::from_secs(5);
 /// The very program that runs, also when its file has been replaced since.
 const PROGRAM: &str = "/proc/self/exe";
 /// Field manager of what the host writes for itself.
-const MANAGER: &str = "pilothouse";
+pub(crate) const MANAGER: &str = "pilothouse";
 
 /// Why the host ended other than by a signal.
 #[derive(Debug)]
@@ -99,15 +100,18 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
     let health = Health::default();
     let sandbox = Arc::new(sandbox().map_err(RunError::Failed)?);
     let (failures, failed) = mpsc::channel(FOUND_MAX);
-    let (loader, live) = Loader::new(Arc::clone(&sandbox), metrics.clone(), failures);
+    let serves_webhooks = config.webhooks.is_some();
+    let (loader, live) = Loader::new(Arc::clone(&sandbox), metrics.clone(), failures, serves_webhooks);
+    let broken = loader.broken();
 
     // All gates stand before the first probe is answered: in between the host would look ready.
     let api_server = health.gate("API server".to_owned(), "not reached yet");
     let directories = (!config.plugin_directories.is_empty())
-        .then(|| health.gate("plugin directories".to_owned(), "the first scan is on its way"));
+        .then(|| health.gate(sources::DIRECTORIES.to_owned(), "the first scan is on its way"));
     let config_map_list = (config.plugin_config_maps.is_some())
-        .then(|| health.gate("plugin ConfigMaps".to_owned(), "the first list is on its way"));
+        .then(|| health.gate(sources::CONFIG_MAPS.to_owned(), "the first list is on its way"));
     let lease_gate = health.gate("Leases".to_owned(), "not looked at yet");
+    let webhook_gate = serves_webhooks.then(|| health.gate("webhooks".to_owned(), "not set up yet"));
 
     // Probes are answered before anything that may have to wait.
     let listener = TcpListener::bind(config.listen)
@@ -118,6 +122,16 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
     let answer_until = stop.clone().cancelled_owned();
     let served = serve::serve(listener, health.clone(), metrics.clone(), live.clone(), answer_until);
     parts.spawn("HTTP server", served);
+
+    let webhook_listener = match &config.webhooks {
+        Some(webhooks) => Some(
+            TcpListener::bind(webhooks.listen)
+                .await
+                .with_context(|| format!("--webhook-listen {}: cannot listen there", webhooks.listen))
+                .map_err(RunError::BadInput)?,
+        ),
+        None => None,
+    };
 
     let mut options = ConnectOptions { kubeconfig: config.kubeconfig.clone(), ..ConnectOptions::default() };
     if let Some(leases) = &config.leases {
@@ -131,9 +145,11 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
     }
 
     let watches = Watches::new(cluster.clone());
+    let home = home_namespace(config.leases.as_ref(), &cluster);
+    let lease = config.leases.as_ref().map_or_else(|| MANAGER.to_owned(), |leases| leases.name.clone());
     let mut leadership = match config.leases {
         Some(leases) => {
-            let begun = Leadership::begin(&cluster, &watches, lease_options(leases, &cluster));
+            let begun = Leadership::begin(&cluster, &watches, lease_options(leases, home.clone()));
             Some(begun.await.map_err(|error| RunError::BadInput(error.into()))?)
         }
         None => None,
@@ -149,6 +165,7 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
     metrics.read_from().watches(&watches);
     metrics.read_from().events(events.counters());
     let last_events = events.clone();
+    let (frames, known_webhooks) = webhooks::channel();
     let shared = Arc::new(Shared {
         watches,
         scheduler: Scheduler::new(PASSES_MAX),
@@ -162,7 +179,17 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
         namespaces: config.namespaces.into(),
         resync: config.resync,
         apply_crds: config.apply_crds,
+        webhooks: serves_webhooks.then_some(known_webhooks),
     });
+    let webhook_server = match (config.webhooks, webhook_listener, webhook_gate) {
+        (Some(config), Some(listener), Some(gate)) => {
+            tracing::info!(address = %config.listen, "serving webhooks");
+            let parts = webhooks::Parts { config, listener, namespace: home, lease, gate, broken };
+            let started = webhooks::start(parts, &shared, live.clone(), frames, &stop);
+            Some(started.map_err(RunError::Failed)?)
+        }
+        _ => None,
+    };
     let (found, finds) = mpsc::channel(FOUND_MAX);
     parts.spawn_endless("loader", loader.run(finds));
     if let Some(gate) = directories {
@@ -203,14 +230,22 @@ async fn host(config: RunConfig) -> Result<(), RunError> {
         // Whoever takes over must not meet a write of a pass that was cut short.
         leadership.end(matches!(supervised, Ok(Ok(())))).await;
     }
+    if let Some(server) = webhook_server {
+        // It began to end with everything else, and has a time of its own for that.
+        let _ = server.await;
+    }
     tracing::info!("ended");
     ended
 }
 
-/// The Leases' namespace: as told, else the pod's, else that of the kubeconfig's context.
-fn lease_options(config: LeaseConfig, cluster: &Cluster) -> LeaseOptions {
-    let of_pod = std::env::var("POD_NAMESPACE").ok().filter(|namespace| !namespace.is_empty());
-    let namespace = config.namespace.or(of_pod).unwrap_or_else(|| cluster.default_namespace().to_owned());
+/// The namespace of Leases and certificates: as told, else the pod's, else that of the kubeconfig's context.
+fn home_namespace(leases: Option<&LeaseConfig>, cluster: &Cluster) -> String {
+    let told = leases.and_then(|leases| leases.namespace.clone());
+    let of_pod = || std::env::var("POD_NAMESPACE").ok().filter(|namespace| !namespace.is_empty());
+    told.or_else(of_pod).unwrap_or_else(|| cluster.default_namespace().to_owned())
+}
+
+fn lease_options(config: LeaseConfig, namespace: String) -> LeaseOptions {
     let LeaseConfig { name, shards, timing, .. } = config;
     LeaseOptions { namespace, name, shards, timing, host: instance() }
 }

@@ -22,6 +22,11 @@ use crate::plugins::{Found, LoadFailure};
 use crate::serve::Gate;
 use crate::supervisor::Shared;
 
+/// Gate of the directories: there until what is in them at the start has been loaded.
+pub(crate) const DIRECTORIES: &str = "plugin directories";
+/// Gate of the ConfigMaps.
+pub(crate) const CONFIG_MAPS: &str = "plugin ConfigMaps";
+
 /// Follows directories; `gate` opens when what was there at the start has been loaded.
 pub(crate) async fn follow_directories(directories: Vec<PathBuf>, found: mpsc::Sender<Found>, gate: Gate) {
     // One: the loader is the slow part, and its channel is the bound.

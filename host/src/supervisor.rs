@@ -22,6 +22,7 @@ use crate::controller;
 use crate::metrics::Metrics;
 use crate::plugins::{LivePlugin, LiveSet};
 use crate::serve::Health;
+use crate::webhooks::Webhooks;
 
 /// What all controllers share.
 pub(crate) struct Shared {
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub resync: Duration,
     /// Apply the plugins' CRDs.
     pub apply_crds: bool,
+    /// None: this host serves no webhooks.
+    pub webhooks: Option<Webhooks>,
 }
 
 /// One controller that runs.

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use pilothouse_model::diff::{self, Need, Print};
 use pilothouse_model::kind::Kind;
+use pilothouse_model::manifest::{Resource, Scope};
 use pilothouse_model::object::Object;
 use pilothouse_model::{backoff, settings::BackoffSettings};
 use serde_json::Value;
 
-use crate::write::{Conflicts, Endpoint, Mode, Writer};
+use crate::keep::{self, Kept};
+use crate::write::{Endpoint, Writer};
 use crate::write_error::WriteError;
 
 /// The host's own field manager, as opposed to those of its plugins.
@@ -79,21 +80,17 @@ fn endpoint(name: &str) -> Endpoint<'_> {
 }
 
 async fn apply(writer: &Writer, crd: &Value, name: &str) -> Result<(), WriteError> {
-    let at = endpoint(name);
-    if let Some(live) = writer.get(&at).await? {
-        match diff::need(crd, Print::of(crd), &live, None) {
-            Need::No(_) => return Ok(()),
-            Need::Ask => {
-                let answer = writer.apply(&at, crd, Conflicts::Force, Mode::DryRun).await?;
-                if diff::unchanged(&answer, &live) {
-                    return Ok(());
-                }
-            }
-            Need::Write => {}
-        }
+    let resource = Resource {
+        group: "apiextensions.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        kind: "CustomResourceDefinition".to_owned(),
+        plural: "customresourcedefinitions".to_owned(),
+        scope: Scope::Cluster,
+    };
+    if keep::apply(writer, &resource, name, crd, false, |_| true).await? == Kept::Written {
+        tracing::info!(crd = name, "applied");
     }
-    tracing::info!(crd = name, "applying");
-    writer.apply(&at, crd, Conflicts::Force, Mode::Store).await.map(drop)
+    Ok(())
 }
 
 async fn established(writer: &Writer, name: &str) -> Result<(), CrdError> {

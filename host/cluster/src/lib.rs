@@ -18,6 +18,7 @@
 //! - [`apply`]: the writes of a plan, a few at a time where its roll-outs say so, through [`mod@write`], whose answers
 //!   [`write_error`] sorts
 //! - [`rehearsal`]: in plan mode, all of that without storing anything; [`annotate`]: what it would have stored
+//! - [`keep`]: what the host keeps for itself
 //! - [`status`]: the primary's, with the host's own condition
 //! - [`event`]: what people shall read about it
 
@@ -40,6 +41,7 @@ mod generate;
 mod groups;
 mod immutable;
 mod index;
+pub mod keep;
 pub mod lease;
 mod listeners;
 mod owned;

@@ -192,7 +192,8 @@ impl<'a> Endpoint<'a> {
         Self { resource: resource.clone(), namespace: meta.namespace.as_deref(), name: &meta.name }
     }
 
-    pub(crate) fn new(kind: &Kind, plural: &str, namespace: Option<&'a str>, name: &'a str) -> Self {
+    /// The object of this name, in this namespace or, if none, in none.
+    pub fn new(kind: &Kind, plural: &str, namespace: Option<&'a str>, name: &'a str) -> Self {
         let scope = if namespace.is_some() { Scope::Namespaced } else { Scope::Cluster };
         let Kind { group, version, kind } = kind.clone();
         Self {

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use pilothouse_model::grants::Grants;
+use pilothouse_model::guard::FailurePolicy;
 use pilothouse_model::manifest::{Controller, Resource};
+use pilothouse_model::webhook;
 use serde_json::{Value, json};
 
 use crate::cli::exit::{EXIT_CODES, Exit};
@@ -60,10 +62,36 @@ fn overview(plugin: &Plugin) -> Value {
     let manifest = plugin.manifest();
     let controllers: Vec<Value> = manifest.controllers.iter().map(controller).collect();
     let crds: Vec<&Value> = manifest.crds.iter().map(|crd| &crd["metadata"]["name"]).collect();
+    let webhooks = webhooks(plugin);
     let mut overview = whole(plugin);
-    overview["manifest"] =
-        json!({"name": manifest.name, "version": manifest.version, "crds": crds, "controllers": controllers});
+    overview["manifest"] = json!({"name": manifest.name, "version": manifest.version, "crds": crds, "controllers": controllers, "webhooks": webhooks});
     without_absent(overview)
+}
+
+/// What the API server asks the plugin, in a line each.
+fn webhooks(plugin: &Plugin) -> Vec<String> {
+    let manifest = plugin.manifest();
+    let guards = manifest.admission.iter().map(|guard| {
+        let does = match (guard.validates, guard.defaults) {
+            (true, true) => "defaults and validates",
+            (true, false) => "validates",
+            (false, _) => "defaults",
+        };
+        let operations: Vec<&str> = guard.operations.iter().map(|one| one.as_str()).collect();
+        let fails = match guard.failure_policy {
+            FailurePolicy::Fail => "fails",
+            FailurePolicy::Ignore => "goes on",
+        };
+        let kind = guard.resource.kind();
+        format!("{does} {kind} on {}; {fails} without an answer", operations.join(", "))
+    });
+    let converts = plugin.prepared.converts();
+    let conversions = webhook::converted_crds(manifest).filter(|_| converts).map(|(name, crd)| {
+        let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
+        let versions: Vec<&str> = versions.filter_map(|version| version["name"].as_str()).collect();
+        format!("converts {name} between {}", versions.join(", "))
+    });
+    guards.chain(conversions).collect()
 }
 
 fn controller(controller: &Controller) -> Value {

@@ -97,6 +97,17 @@ impl LeaseArgs {
 
 /// A Lease's name is a DNS subdomain.
 pub(crate) fn check_lease_name(name: &str) -> Result<(), Exit> {
+    if is_dns_name(name) {
+        return Ok(());
+    }
+    Err(Exit::bad_input(format!(
+        "--lease-name: `{name}` is no name of a Lease: lower case letters, digits, `-` and `.` would be right, at most \
+         {NAME_BYTES_MAX} of them"
+    )))
+}
+
+/// A DNS subdomain that something may be added to.
+pub(crate) fn is_dns_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let label = |label: &str| {
         let bytes = label.as_bytes();
@@ -105,13 +116,7 @@ pub(crate) fn check_lease_name(name: &str) -> Result<(), Exit> {
             && plain(bytes[0])
             && plain(bytes[bytes.len() - 1])
     };
-    if name.len() <= NAME_BYTES_MAX && name.split('.').all(label) {
-        return Ok(());
-    }
-    Err(Exit::bad_input(format!(
-        "--lease-name: `{name}` is no name of a Lease: lower case letters, digits, `-` and `.` would be right, at most \
-         {NAME_BYTES_MAX} of them"
-    )))
+    name.len() <= NAME_BYTES_MAX && name.split('.').all(label)
 }
 
 /// `2`, `0.5`, `2s`, `500ms`

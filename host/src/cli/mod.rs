@@ -15,6 +15,7 @@ pub(crate) mod plugin;
 pub(crate) mod rbac;
 pub(crate) mod render;
 pub(crate) mod run;
+pub(crate) mod webhook;
 
 /// One process that hosts many Kubernetes operators, each a sandboxed WebAssembly component
 #[derive(Debug, clap::Parser)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use pilothouse_cluster::lease::{SHARDS_MAX, lease_names};
 use pilothouse_model::manifest::Manifest;
 use pilothouse_model::rbac::{self, Rule};
+use pilothouse_model::webhook::converted_crds;
 use serde_json::{Value, json};
 
 use crate::cli::exit::{EXIT_CODES, Exit};
@@ -12,6 +13,8 @@ use crate::cli::lease::{Switch, check_lease_name};
 use crate::cli::output::{self, Format};
 use crate::cli::plugin;
 use crate::cli::run::check_namespace;
+use crate::cli::webhook::check_webhook_name;
+use crate::webhooks::secret_name;
 
 /// Print the Roles and bindings that the host needs to serve plugins
 #[derive(Debug, clap::Args)]
@@ -49,6 +52,12 @@ pub(crate) struct RbacArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=SHARDS_MAX as u64))]
     shards: u64,
+    /// Rights for webhooks also if none of these plugins brings any, as for a host that is to serve others' later
+    #[arg(long)]
+    webhooks: bool,
+    /// As given to `run`
+    #[arg(long, value_name = "NAME", default_value = "pilothouse")]
+    webhook_name: String,
 }
 
 #[derive(Debug, Clone)]
@@ -74,6 +83,7 @@ pub(crate) fn main(args: &RbacArgs) -> Result<(), Exit> {
         check_namespace("--lease-namespace", namespace)?;
     }
     check_lease_name(&args.lease_name)?;
+    check_webhook_name(&args.webhook_name)?;
     let plugins = plugin::load_all(&args.plugin)?;
     let manifests: Vec<&Manifest> = plugins.iter().map(plugin::Plugin::manifest).collect();
     output::print(&objects(args, &manifests), Format::Yaml)
@@ -86,6 +96,12 @@ fn objects(args: &RbacArgs, manifests: &[&Manifest]) -> Vec<Value> {
     let mut cluster = rules.cluster;
     if args.apply_crds {
         cluster.extend(rbac::crds(manifests.iter().copied()));
+    }
+    let bring =
+        |manifest: &&&Manifest| !manifest.admission.is_empty() || converted_crds(manifest).next().is_some();
+    let webhooks = args.webhooks || manifests.iter().any(|manifest| bring(&manifest));
+    if webhooks {
+        cluster.extend(rbac::webhooks(manifests.iter().copied(), &args.webhook_name));
     }
     let mut objects = Vec::new();
     if args.namespaces.is_empty() {
@@ -100,11 +116,15 @@ fn objects(args: &RbacArgs, manifests: &[&Manifest]) -> Vec<Value> {
         let name = format!("{name}-plugins");
         objects.extend(role(Some(namespace), &name, &rbac::plugin_config_maps(), account));
     }
+    let home = args.lease_namespace.as_ref().unwrap_or(&account.namespace);
+    if webhooks {
+        let rules = rbac::webhook_certificates(&secret_name(&args.webhook_name));
+        objects.extend(role(Some(home), &format!("{}-webhook", account.name), &rules, account));
+    }
     if args.leases == Switch::On {
         let names = lease_names(&args.lease_name, usize::try_from(args.shards).unwrap_or(SHARDS_MAX));
-        let namespace = args.lease_namespace.as_ref().unwrap_or(&account.namespace);
         let name = format!("{}-leases", account.name);
-        objects.extend(role(Some(namespace), &name, &rbac::leases(names), account));
+        objects.extend(role(Some(home), &name, &rbac::leases(names), account));
     }
     objects
 }
@@ -148,6 +168,8 @@ mod tests {
             lease_namespace: None,
             lease_name: "pilot".to_owned(),
             shards: 1,
+            webhooks: false,
+            webhook_name: "pilot".to_owned(),
         }
     }
 
@@ -213,6 +235,31 @@ mod tests {
         assert_eq!(sharded["rules"][1]["resourceNames"], json!(["pilot", "pilot-0", "pilot-1"]));
         assert_eq!(leases(args(&[])).unwrap()["rules"][1]["resourceNames"], json!(["pilot"]));
         assert!(leases(RbacArgs { leases: Switch::Off, ..args(&[]) }).is_none());
+    }
+
+    #[test]
+    fn webhooks_need_their_configurations_by_name_and_a_secret() {
+        let mut guarding = manifest();
+        assert!(!roles(&objects(&args(&[]), &[&guarding])).iter().any(|role| role.contains("webhook")));
+        let resource = json!({"group": "example.com", "version": "v1", "kind": "Web", "plural": "webs"});
+        guarding.admission = vec![serde_json::from_value(json!({"resource": resource})).unwrap()];
+        let printed = objects(&args(&[]), &[&guarding]);
+        assert_eq!(
+            roles(&printed)[1..],
+            [
+                "Role plugins/pilot-plugins: configmaps,events",
+                "Role ops/pilot-webhook: secrets,secrets",
+                "Role ops/pilot-leases: leases,leases",
+            ]
+        );
+        let rules = printed[0]["rules"].as_array().unwrap();
+        let named: Vec<&Value> = rules
+            .iter()
+            .filter(|rule| rule["apiGroups"] == json!(["admissionregistration.k8s.io"]))
+            .collect();
+        assert_eq!((&named[0]["verbs"], &named[1]["resourceNames"]), (&json!(["create"]), &json!(["pilot"])));
+        let asked = objects(&RbacArgs { webhooks: true, ..args(&[]) }, &[&manifest()]);
+        assert!(roles(&asked).contains(&"Role ops/pilot-webhook: secrets,secrets".to_owned()));
     }
 
     #[test]

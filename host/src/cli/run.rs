@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::cli::exit::Exit;
 use crate::cli::lease::LeaseArgs;
 pub(crate) use crate::cli::lease::LeaseConfig;
+use crate::cli::webhook::WebhookArgs;
+use crate::webhooks::WebhookConfig;
 
 /// Host the plugins: watch, reconcile, apply
 #[derive(Debug, clap::Args)]
@@ -47,6 +49,8 @@ pub(crate) struct RunArgs {
     log_format: LogFormat,
     #[command(flatten)]
     leases: LeaseArgs,
+    #[command(flatten)]
+    webhooks: WebhookArgs,
 }
 
 /// Form of the log.
@@ -79,6 +83,8 @@ pub(crate) struct RunConfig {
     pub(crate) log_format: LogFormat,
     /// None: there is no other host.
     pub(crate) leases: Option<LeaseConfig>,
+    /// None: no webhooks are served.
+    pub(crate) webhooks: Option<WebhookConfig>,
 }
 
 impl RunArgs {
@@ -117,6 +123,7 @@ impl RunArgs {
             listen: self.listen,
             log_format: self.log_format,
             leases: self.leases.config()?,
+            webhooks: self.webhooks.config()?,
         })
     }
 }

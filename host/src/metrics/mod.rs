@@ -7,6 +7,7 @@
 //! - [`plugins`]: what serves and what could not be loaded
 //! - [`cluster`]: the `rest_client_*` ones, watches and events, read when somebody scrapes
 //! - [`leader`]: which Lease this host holds
+//! - [`webhooks`]: the `controller_runtime_webhook_*` ones, and how plugins fare in these calls
 //! - [`process`]: the `process_*` ones, from `/proc`
 //! - [`format`](mod@format): the two text formats
 //!
@@ -22,6 +23,7 @@ pub(crate) mod plugins;
 mod process;
 mod queues;
 mod series;
+pub(crate) mod webhooks;
 
 use std::sync::Arc;
 
@@ -39,6 +41,7 @@ use self::leader::LeaderFamily;
 use self::plugins::PluginFamilies;
 use self::process::ProcessCollector;
 use self::queues::{QueueFamilies, Queues};
+use self::webhooks::WebhookFamilies;
 
 /// Everything that the host counts. Cheap to clone.
 #[derive(Clone)]
@@ -51,6 +54,7 @@ struct All {
     queues: Arc<Queues>,
     plugins: PluginFamilies,
     leaders: LeaderFamily,
+    webhooks: WebhookFamilies,
     sources: Arc<Sources>,
 }
 
@@ -63,6 +67,7 @@ impl Default for Metrics {
         registry.register_collector(Box::new(Arc::clone(&queues)));
         let plugins = PluginFamilies::register(&mut registry);
         let leaders = LeaderFamily::register(&mut registry);
+        let webhooks = WebhookFamilies::register(&mut registry);
         let sources = Arc::<Sources>::default();
         registry.register_collector(Box::new(ClusterCollector(Arc::clone(&sources))));
         registry.register_collector(Box::new(ProcessCollector));
@@ -73,7 +78,16 @@ impl Default for Metrics {
             "Version of the host, and of the contract that it speaks",
             Info::new(build),
         );
-        Self(Arc::new(All { registry, controllers, queue_families, queues, plugins, leaders, sources }))
+        Self(Arc::new(All {
+            registry,
+            controllers,
+            queue_families,
+            queues,
+            plugins,
+            leaders,
+            webhooks,
+            sources,
+        }))
     }
 }
 
@@ -104,6 +118,11 @@ impl Metrics {
     /// Leadership.
     pub(crate) fn leaders(&self) -> &LeaderFamily {
         &self.0.leaders
+    }
+
+    /// Calls of the API server.
+    pub(crate) fn webhooks(&self) -> &WebhookFamilies {
+        &self.0.webhooks
     }
 
     /// Where the numbers of connection, watches and events are read from, once there are any.

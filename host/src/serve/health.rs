@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 /// All gates. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Health {
     gates: Arc<Mutex<BTreeMap<String, State>>>,
+    /// Told when a gate has ended.
+    ended: Arc<Notify>,
 }
 
 /// One gate.
@@ -41,6 +45,20 @@ impl Health {
         closed.chain(missing.map(|name| format!("{name}: not running"))).collect()
     }
 
+    /// Waits until none of these gates is there any more. Cancel safe.
+    pub(crate) async fn without(&self, names: &[&str]) {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            // From before the look, so that no end in between is missed.
+            ended.as_mut().enable();
+            if !names.iter().any(|name| self.lock().contains_key(*name)) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     /// What open gates have to say.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.lock().values().filter_map(|gate| gate.note.clone()).collect()
@@ -68,12 +86,29 @@ impl Gate {
 impl Drop for Gate {
     fn drop(&mut self) {
         self.health.lock().remove(&self.name);
+        self.health.ended.notify_waiters();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn who_waits_for_gates_goes_on_with_the_last_of_them() {
+        let health = Health::default();
+        health.without(&["a"]).await;
+        let (a, b) = (health.gate("a".to_owned(), "x"), health.gate("b".to_owned(), "x"));
+        let waiting = {
+            let health = health.clone();
+            tokio::spawn(async move { health.without(&["a", "b"]).await })
+        };
+        drop(a);
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(b);
+        waiting.await.unwrap();
+    }
 
     #[test]
     fn ready_when_every_living_gate_is_open() {

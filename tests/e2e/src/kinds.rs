@@ -35,6 +35,16 @@ pub const LEASE: Kind = Kind("coordination.k8s.io/v1", "Lease", "leases");
 /// `events.events.k8s.io`
 pub const EVENT: Kind = Kind("events.k8s.io/v1", "Event", "events");
 
+/// `validatingwebhookconfigurations.admissionregistration.k8s.io`
+pub const VALIDATING: Kind = Kind(
+    "admissionregistration.k8s.io/v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+);
+/// `mutatingwebhookconfigurations.admissionregistration.k8s.io`
+pub const MUTATING: Kind =
+    Kind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations");
+
 impl Kind {
     /// The objects of this kind in a namespace.
     pub fn api(self, client: &Client, namespace: &str) -> Api<DynamicObject> {

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test that asked for it")]
 
 mod audit;
+pub mod balancer;
 pub mod crowd;
 pub mod duel;
 pub mod foreign;
@@ -18,14 +19,17 @@ pub mod mounted;
 mod programs;
 pub mod rest;
 pub mod stamped;
+pub mod stream;
+pub mod tls_client;
+pub mod webhooks;
 mod world;
 
 use std::time::Duration;
 
 pub use audit::Mark;
 pub use kinds::{
-    CHAOS_POD, CONFIG_MAP, DEPLOYMENT, EG_APP, EVENT, GREETING, Kind, LEASE, POD, POD_DISRUPTION_BUDGET,
-    POD_REPLICA, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET,
+    CHAOS_POD, CONFIG_MAP, DEPLOYMENT, EG_APP, EVENT, GREETING, Kind, LEASE, MUTATING, POD,
+    POD_DISRUPTION_BUDGET, POD_REPLICA, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET, VALIDATING,
 };
 pub use programs::{pilothouse, plugin, plugin_directory, run, try_run, try_run_with};
 pub use world::{Account, World, condition, sample};

@@ -90,8 +90,16 @@ impl World {
             kubectl(plane, ["wait", "--for=condition=Established", "-f", "-"], crds.as_bytes()).await;
         }
         let account_flag = format!("{namespace}/{namespace}");
-        let flags = ["rbac", "--namespace", &namespace, "--service-account", &account_flag].map(OsStr::new);
-        let roles = run(&pilothouse(), flags.into_iter().chain(plugin_paths())).await;
+        let flags = [
+            "rbac",
+            "--namespace",
+            &namespace,
+            "--service-account",
+            &account_flag,
+            "--webhook-name",
+            &namespace,
+        ];
+        let roles = run(&pilothouse(), flags.map(OsStr::new).into_iter().chain(plugin_paths())).await;
         kubectl(plane, ["apply", "--server-side", "-f", "-"], roles.as_bytes()).await;
 
         let kubeconfig = plane.kubeconfig_for_service_account(account.0, account.1).await.unwrap();
@@ -125,7 +133,17 @@ impl World {
         let (namespace, name) = (&self.namespace, format!("{}-{name}", self.namespace));
         self.kubectl(&format!("create serviceaccount {name}")).await;
         let (account, shards) = (format!("{namespace}/{name}"), shards.to_string());
-        let flags = ["rbac", "--namespace", namespace, "--service-account", &account, "--shards", &shards];
+        let flags = [
+            "rbac",
+            "--namespace",
+            namespace,
+            "--service-account",
+            &account,
+            "--shards",
+            &shards,
+            "--webhook-name",
+            namespace,
+        ];
         let plugins = std::fs::read_dir(self.plugins.path()).unwrap().map(|entry| entry.unwrap().path());
         let arguments = flags.iter().map(Into::into).chain(plugins.map(PathBuf::into_os_string));
         let roles = run(&pilothouse(), arguments.collect::<Vec<std::ffi::OsString>>()).await;
