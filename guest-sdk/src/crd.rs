@@ -7,7 +7,8 @@ use crate::kinds::Resource;
 use crate::reconciler::Reconciler;
 use crate::schema;
 
-/// A CustomResourceDefinition in the making. One version, served and stored, with the status subresource.
+/// A CustomResourceDefinition in the making. One version, served and stored, with the status subresource; others
+/// besides if there are any.
 #[derive(Debug, Clone)]
 pub struct Crd {
     pub(crate) resource: Resource,
@@ -19,6 +20,8 @@ pub struct Crd {
     columns: Vec<Value>,
     rules: Vec<Value>,
     scale: Option<Value>,
+    /// Served and not stored: name and schema of the spec.
+    others: Vec<(String, Value)>,
 }
 
 /// Type of a printer column.
@@ -68,7 +71,20 @@ impl Crd {
             columns: Vec::new(),
             rules: Vec::new(),
             scale: None,
+            others: Vec::new(),
         }
+    }
+
+    /// One more version in which objects are served, with a spec of its own and the same status. They are stored in the
+    /// version that is reconciled; the plugin converts between the two by
+    /// [`Conversion`](crate::Conversion). Columns, rules and the scale are those of that version alone.
+    ///
+    /// # Panics
+    /// As [`Crd::of`].
+    #[must_use]
+    pub fn version<Spec: JsonSchema>(mut self, name: &str) -> Self {
+        self.others.push((name.to_owned(), schema::of_spec::<Spec>()));
+        self
     }
 
     /// A short name for kubectl.
@@ -162,6 +178,23 @@ impl Crd {
         if !self.columns.is_empty() {
             version["additionalPrinterColumns"] = json!(self.columns);
         }
+        let mut versions = vec![version];
+        for (name, spec) in &self.others {
+            let mut schema = json!({"type": "object", "properties": {"spec": spec, "status": self.status}});
+            if spec.get("required").is_some() {
+                schema["required"] = json!(["spec"]);
+            }
+            if let Some(name) = &self.name {
+                schema["properties"]["metadata"] = json!({"type": "object", "properties": {"name": name}});
+            }
+            versions.push(json!({
+                "name": name,
+                "served": true,
+                "storage": false,
+                "schema": {"openAPIV3Schema": schema},
+                "subresources": {"status": {}},
+            }));
+        }
         let mut names = json!({
             "kind": resource.kind,
             "listKind": format!("{}List", resource.kind),
@@ -179,7 +212,7 @@ impl Crd {
                 "group": resource.group,
                 "names": names,
                 "scope": resource.scope.as_str(),
-                "versions": [version],
+                "versions": versions,
             },
         })
     }

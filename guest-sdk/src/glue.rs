@@ -6,7 +6,10 @@ use crate::action::{
     Action, Actions, Alphabet, Apply, Delete, LookUp, OnImmutable, PatchTarget, Position, Propagation,
     Reference, SecretTemplate,
 };
+use crate::admission::{self, Admission, Asked, Operation, Verdict};
+use crate::bindings::admission::exports::pilothouse::operator::admission as wit_admission;
 use crate::bindings::pilothouse::operator::types as wit;
+use crate::conversion::{self, Conversion};
 use crate::kinds::Resource;
 use crate::manifest::Manifest;
 use crate::object::Object;
@@ -53,6 +56,110 @@ pub fn reconcile(entries: &[Entry], desired: wit::Desired, observed: wit::Observ
             Failure::Retry(text) => wit::Failure::Retry(text),
         }),
     }
+}
+
+/// One kind that a plugin guards, without its type.
+#[derive(Debug, Clone, Copy)]
+pub struct Guarding {
+    guarded: Resource,
+    validate: fn(Asked) -> Verdict,
+    default_fields: fn(Asked) -> Value,
+}
+
+impl Guarding {
+    /// The kind that `A` guards.
+    pub const fn of<A: Admission>() -> Self {
+        Self {
+            guarded: A::GUARDED,
+            validate: admission::validate::<A>,
+            default_fields: admission::default_fields::<A>,
+        }
+    }
+
+    /// Whose request it is: that of the object's kind. A scale names no kind, and is that of the only one.
+    fn find<'a>(entries: &'a [Self], asked: &Asked) -> Option<&'a Self> {
+        let of_kind = entries.iter().find(|entry| asked.object.is_a(entry.guarded));
+        of_kind.or(if let [only] = entries { Some(only) } else { None })
+    }
+}
+
+/// The contract's `validate`.
+pub fn validate(entries: &[Guarding], request: wit_admission::AdmissionRequest) -> wit_admission::Verdict {
+    report_panics();
+    let asked = asked(request);
+    let verdict =
+        Guarding::find(entries, &asked).map_or_else(Verdict::allow, |entry| (entry.validate)(asked));
+    let allowed = verdict.is_allowed();
+    let cause = |cause: admission::Cause| wit_admission::Cause {
+        field: cause.field,
+        reason: cause.wrong.as_str().to_owned(),
+        message: cause.message,
+    };
+    wit_admission::Verdict {
+        allowed,
+        causes: verdict.causes.into_iter().map(cause).collect(),
+        warnings: verdict.warnings,
+    }
+}
+
+/// The contract's `default-fields`.
+pub fn default_fields(entries: &[Guarding], request: wit_admission::AdmissionRequest) -> String {
+    report_panics();
+    let asked = asked(request);
+    match Guarding::find(entries, &asked) {
+        Some(entry) => text((entry.default_fields)(asked)),
+        None => text((*asked.object).clone()),
+    }
+}
+
+fn asked(request: wit_admission::AdmissionRequest) -> Asked {
+    let parse = |text: String| Object::parse(text).expect("the host sends objects");
+    let (new, old) = (request.new.map(parse), request.old.map(parse));
+    let shown = new.or_else(|| old.clone()).expect("the host sends an object");
+    Asked {
+        operation: match request.operation {
+            wit_admission::Operation::Create => Operation::Create,
+            wit_admission::Operation::Update => Operation::Update,
+            wit_admission::Operation::Delete => Operation::Delete,
+        },
+        object: shown,
+        old_object: old,
+        user: request.user,
+        groups: request.groups,
+        dry_run: request.dry_run,
+        subresource: request.subresource,
+        now: request.now,
+        config: serde_json::from_str(&request.config).unwrap_or_default(),
+    }
+}
+
+/// One kind that a plugin converts, without its type.
+#[derive(Debug, Clone, Copy)]
+pub struct Converting {
+    kind: Resource,
+    convert: fn(Value, &str) -> Result<Value, String>,
+}
+
+impl Converting {
+    /// The kind that `C` converts.
+    pub const fn of<C: Conversion>() -> Self {
+        Self { kind: C::CONVERTED, convert: conversion::convert::<C> }
+    }
+}
+
+/// The contract's `convert`.
+pub fn convert(entries: &[Converting], objects: Vec<String>, to: &str) -> Result<Vec<String>, String> {
+    report_panics();
+    objects.into_iter().map(|object| convert_one(entries, &object, to)).collect()
+}
+
+fn convert_one(entries: &[Converting], object: &str, to: &str) -> Result<String, String> {
+    let object: Value = serde_json::from_str(object).map_err(|error| error.to_string())?;
+    let group = to.split_once('/').map_or("", |(group, _)| group);
+    let entry = entries.iter().find(|entry| entry.kind.group == group && object["kind"] == entry.kind.kind);
+    let entry = entry.ok_or("this plugin does not convert objects of that kind")?;
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    (entry.convert)(object, to).map(text).map_err(|problem| [&name, ": ", &problem].concat())
 }
 
 fn serves(primary: Resource, object: &str) -> bool {

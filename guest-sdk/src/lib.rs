@@ -13,9 +13,11 @@
 //! - checks: [`Problems`] and [`names`]
 
 pub mod action;
+mod admission;
 #[doc(hidden)]
 pub mod bindings;
 mod condition;
+pub mod conversion;
 mod crd;
 #[doc(hidden)]
 pub mod glue;
@@ -37,10 +39,12 @@ mod update;
 pub mod views;
 
 pub use action::{Action, Actions};
+pub use admission::{Admission, Asked, Cause, Operation, Review, Verdict, Wrong};
 pub use condition::{Condition, State};
+pub use conversion::Conversion;
 pub use crd::{Column, Crd};
 pub use kinds::{Resource, Scope};
-pub use manifest::{Child, Controller, Manifest, Primary, Related, Target};
+pub use manifest::{Child, Controller, Guard, Manifest, Primary, Related, Target};
 pub use object::Object;
 pub use pass::{Answer, Pass, Rejected};
 pub use problems::{Problem, Problems};
@@ -62,8 +66,9 @@ pub mod prelude {
     pub use crate::kinds::*;
     pub use crate::views::{self, View as _};
     pub use crate::{
-        Actions, Child, Column, Condition, Controller, Crd, Failure, LabelSelector, NoStatus, Object, Pass,
-        Problems, Reconciler, Related, State, Target, Update, export, log,
+        Actions, Admission, Asked, Child, Column, Condition, Controller, Conversion, Crd, Failure, Guard,
+        LabelSelector, NoStatus, Object, Pass, Problems, Reconciler, Related, Review, State, Target, Update,
+        Verdict, Wrong, export, log,
     };
 }
 
@@ -71,15 +76,24 @@ pub mod prelude {
 ///
 /// The plugin's name and version are those of its package. Besides the component's exports, the crate gets a function
 /// `manifest()`, for tests.
+///
+/// Kinds that are guarded and converted follow, as far as there are any:
+/// `export!(Web, Database; admission: Web; conversion: Web, Database)`. See [`Admission`] and [`Conversion`].
 #[macro_export]
 macro_rules! export {
-    ($($reconciler:ty),+ $(,)?) => {
+    (
+        $($reconciler:ty),+ $(,)?
+        $(; admission: $($admission:ty),+ $(,)?)?
+        $(; conversion: $($conversion:ty),+ $(,)?)?
+        $(;)?
+    ) => {
         /// What this plugin says of itself.
         pub fn manifest() -> $crate::Manifest {
             $crate::Manifest {
                 name: env!("CARGO_PKG_NAME"),
                 version: env!("CARGO_PKG_VERSION"),
                 controllers: vec![$(<$reconciler as $crate::Reconciler>::controller()),+],
+                guards: vec![$($(<$admission as $crate::Admission>::guard()),+)?],
             }
         }
 
@@ -102,5 +116,53 @@ macro_rules! export {
 
             $crate::bindings::export_plugin!(Plugin with_types_in $crate::bindings);
         };
+
+        $(
+            #[cfg(target_arch = "wasm32")]
+            const _: () = {
+                use $crate::bindings::admission::exports::pilothouse::operator::admission::{
+                    AdmissionRequest, Guest, Verdict,
+                };
+
+                struct Plugin;
+
+                const ENTRIES: &[$crate::glue::Guarding] = &[$($crate::glue::Guarding::of::<$admission>()),+];
+
+                impl Guest for Plugin {
+                    fn validate(request: AdmissionRequest) -> Verdict {
+                        $crate::glue::validate(ENTRIES, request)
+                    }
+
+                    fn default_fields(request: AdmissionRequest) -> String {
+                        $crate::glue::default_fields(ENTRIES, request)
+                    }
+                }
+
+                $crate::bindings::admission::export_admission!(
+                    Plugin with_types_in $crate::bindings::admission
+                );
+            };
+        )?
+
+        $(
+            #[cfg(target_arch = "wasm32")]
+            const _: () = {
+                use $crate::bindings::conversion::exports::pilothouse::operator::conversion::Guest;
+
+                struct Plugin;
+
+                const ENTRIES: &[$crate::glue::Converting] = &[$($crate::glue::Converting::of::<$conversion>()),+];
+
+                impl Guest for Plugin {
+                    fn convert(objects: Vec<String>, to_version: String) -> Result<Vec<String>, String> {
+                        $crate::glue::convert(ENTRIES, objects, &to_version)
+                    }
+                }
+
+                $crate::bindings::conversion::export_conversion!(
+                    Plugin with_types_in $crate::bindings::conversion
+                );
+            };
+        )?
     };
 }

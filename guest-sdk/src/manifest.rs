@@ -17,6 +17,8 @@ pub struct Manifest {
     pub version: &'static str,
     /// One for each primary kind.
     pub controllers: Vec<Controller>,
+    /// One for each kind that is guarded.
+    pub guards: Vec<Guard>,
 }
 
 /// How objects of one kind are reconciled, and what may be touched for them.
@@ -329,12 +331,120 @@ impl Target {
     }
 }
 
+/// Which requests for a kind are checked or completed before they are stored, and what becomes of them while nobody
+/// answers.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    resource: Resource,
+    operations: Vec<&'static str>,
+    subresources: Vec<&'static str>,
+    /// What differs from the defaults.
+    options: Map<String, Value>,
+}
+
+impl Guard {
+    /// Creations and changes are checked; they fail while the plugin does not answer.
+    pub fn of(resource: Resource) -> Self {
+        let operations = vec!["create", "update"];
+        Self { resource, operations, subresources: Vec::new(), options: Map::new() }
+    }
+
+    /// Deletions are checked as well.
+    #[must_use]
+    pub fn deletions(mut self) -> Self {
+        self.operations.push("delete");
+        self
+    }
+
+    /// Changes through the subresource `scale` are checked as well, as `kubectl scale` makes them: `asked.object` is a
+    /// `Scale` of `autoscaling/v1` then.
+    #[must_use]
+    pub fn scale(mut self) -> Self {
+        self.subresources.push("scale");
+        self
+    }
+
+    /// Changes of the status are checked as well.
+    #[must_use]
+    pub fn status(mut self) -> Self {
+        self.subresources.push("status");
+        self
+    }
+
+    /// Fields are filled in, before the check.
+    #[must_use]
+    pub fn defaults(self) -> Self {
+        self.with("defaults", true)
+    }
+
+    /// While the plugin does not answer, requests go on unchecked, instead of failing.
+    #[must_use]
+    pub fn fails_open(self) -> Self {
+        self.with("failurePolicy", "Ignore")
+    }
+
+    /// How long the API server waits, 1 to 30 whole seconds; 10 unless said otherwise.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with("timeoutSeconds", timeout.as_secs())
+    }
+
+    /// Only requests for this very version; else those for other versions are shown in this one.
+    #[must_use]
+    pub fn exact_version(self) -> Self {
+        self.with("matchPolicy", "Exact")
+    }
+
+    /// Fields are filled in once more when somebody else has changed the object since.
+    #[must_use]
+    pub fn reinvoked(self) -> Self {
+        self.with("reinvocation", "IfNeeded")
+    }
+
+    /// Only objects with these labels: `matchLabels` and `matchExpressions`, as the API server writes them.
+    #[must_use]
+    pub fn labelled(self, selector: Value) -> Self {
+        self.with("objectSelector", selector)
+    }
+
+    /// Only requests for which this CEL expression holds. `name` is for people.
+    #[must_use]
+    pub fn only_if(mut self, name: &str, expression: &str) -> Self {
+        let condition = json!({"name": name, "expression": expression});
+        match self.options.get_mut("matchConditions").and_then(Value::as_array_mut) {
+            Some(conditions) => conditions.push(condition),
+            None => return self.with("matchConditions", json!([condition])),
+        }
+        self
+    }
+
+    fn with(mut self, option: &str, value: impl Into<Value>) -> Self {
+        self.options.insert(option.to_owned(), value.into());
+        self
+    }
+
+    fn to_json(&self) -> Value {
+        let mut guard = self.options.clone();
+        guard.insert("resource".to_owned(), self.resource.to_json());
+        guard.insert("operations".to_owned(), json!(self.operations));
+        if !self.subresources.is_empty() {
+            guard.insert("subresources".to_owned(), json!(self.subresources));
+        }
+        Value::Object(guard)
+    }
+}
+
 impl Manifest {
     /// The JSON that `describe` answers.
     pub fn to_json(&self) -> Value {
         let crds: Vec<_> =
             self.controllers.iter().filter_map(|one| one.crd.as_ref().map(Crd::to_json)).collect();
         let controllers: Vec<_> = self.controllers.iter().map(Controller::to_json).collect();
-        json!({"name": self.name, "version": self.version, "crds": crds, "controllers": controllers})
+        let mut manifest =
+            json!({"name": self.name, "version": self.version, "crds": crds, "controllers": controllers});
+        if !self.guards.is_empty() {
+            manifest["admission"] = self.guards.iter().map(Guard::to_json).collect();
+        }
+        manifest
     }
 }

@@ -263,7 +263,7 @@ fn not_json(what: &str, error: &serde_json::Error) -> Failure {
 }
 
 /// Reads a typed value. An error names the path, beginning with `field`.
-fn read<T: DeserializeOwned>(field: &str, value: &Value) -> Result<T, String> {
+pub(crate) fn read<T: DeserializeOwned>(field: &str, value: &Value) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let below = error.path().to_string();
         let dot = if below == "." { "" } else { "." };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pilothouse_model::guard::{FailurePolicy, MatchPolicy, Reinvocation};
 use pilothouse_model::kind::Kind;
 use pilothouse_model::manifest::{Manifest, Namespaces, Projection, Scope, TargetVerb};
 use pilothouse_model::update::Method;
@@ -76,7 +77,38 @@ mod plugin {
         }
     }
 
-    export!(Web, Namespaces);
+    impl Admission for Web {
+        const GUARDED: Resource = Self::PRIMARY;
+
+        fn guard() -> Guard {
+            Guard::of(Self::GUARDED)
+                .deletions()
+                .scale()
+                .status()
+                .defaults()
+                .fails_open()
+                .timeout(Duration::from_secs(3))
+                .exact_version()
+                .reinvoked()
+                .labelled(json!({"matchLabels": {"a": "b"}}))
+                .only_if("one", "true")
+                .only_if("two", "1 == 1")
+        }
+
+        fn validate(_: &Review<Self>) -> Verdict {
+            Verdict::allow()
+        }
+    }
+
+    impl Admission for Namespaces {
+        const GUARDED: Resource = NAMESPACE;
+
+        fn validate(_: &Review<Self>) -> Verdict {
+            Verdict::allow()
+        }
+    }
+
+    export!(Web, Namespaces; admission: Web, Namespaces);
 }
 
 fn validator() -> jsonschema::Validator {
@@ -115,6 +147,16 @@ fn the_host_reads_what_the_sdk_describes() {
     assert_eq!((web.finalizer.as_deref(), web.resync_seconds), (Some("example.com/cleanup"), Some(60)));
     assert_eq!(manifest.controllers[1].primary.kind(), Kind::new("", "v1", "Namespace"));
     assert_eq!(manifest.crds.len(), 1, "only kinds of its own have a CRD");
+
+    let [web, namespaces] = &manifest.admission[..] else { panic!("{:?}", manifest.admission) };
+    assert_eq!((web.operations.len(), web.subresources.len(), web.defaults), (3, 2, true));
+    assert_eq!((web.failure_policy, web.timeout_seconds), (FailurePolicy::Ignore, 3));
+    assert_eq!((web.match_policy, web.reinvocation), (MatchPolicy::Exact, Reinvocation::IfNeeded));
+    assert_eq!(web.object_selector, Some(json!({"matchLabels": {"a": "b"}})));
+    assert_eq!(web.match_conditions[1].expression, "1 == 1");
+    assert!(web.is_own(&manifest) && !namespaces.is_own(&manifest));
+    assert_eq!((namespaces.operations.len(), namespaces.timeout_seconds), (2, 10));
+    assert!(namespaces.validates && !namespaces.defaults && namespaces.failure_policy == FailurePolicy::Fail);
 }
 
 #[test]
@@ -128,7 +170,7 @@ fn the_schema_accepts_what_the_sdk_describes() {
 #[test]
 fn the_schema_and_the_host_refuse_the_same() {
     let validator = validator();
-    let wrong: [(&str, Value); 29] = [
+    let wrong: [(&str, Value); 37] = [
         ("/name", json!("Web")),
         ("/name", json!("a".repeat(54))),
         ("/version", json!("")),
@@ -158,6 +200,14 @@ fn the_schema_and_the_host_refuse_the_same() {
         ("/controllers/0/finalizer", json!("pilothouse.dev/mine")),
         ("/controllers/0/resyncSeconds", json!(9)),
         ("/controllers/0/chidren", json!([])),
+        ("/admission/0/operations", json!([])),
+        ("/admission/0/operations", json!(["connect"])),
+        ("/admission/0/subresources", json!(["log"])),
+        ("/admission/0/failurePolicy", json!("Maybe")),
+        ("/admission/0/timeoutSeconds", json!(31)),
+        ("/admission/0/objectSelector", json!("a=b")),
+        ("/admission/0/matchConditions", json!([{"name": "x"}])),
+        ("/admission/0/resource/plural", json!("")),
     ];
     for (pointer, value) in wrong {
         let mut manifest = plugin::manifest().to_json();

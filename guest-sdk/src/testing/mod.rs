@@ -35,6 +35,7 @@
 
 mod merge;
 mod outcome;
+mod review;
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -50,6 +51,7 @@ use crate::object::Object;
 use crate::pass;
 use crate::reconciler::Reconciler;
 pub use outcome::Outcome;
+pub use review::{Request, converted};
 
 /// Rounds of look-ups in one pass, as in the host.
 const LOOK_UPS_MAX: usize = 5;
