@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pilothouse
-PLUGINS := chaos-pod config-map egapp pod-replica postgres-cluster
+PLUGINS := chaos-pod config-map egapp pod-replica postgres-cluster website
 PROGRAMS := $(addprefix --package ,pilothouse pilothouse-harness pilothouse-componentize pilothouse-docs)
 WASM := wasm32-unknown-unknown
 
