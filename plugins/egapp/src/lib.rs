@@ -61,4 +61,16 @@ impl Reconciler for EgApp {
     }
 }
 
-export!(EgApp);
+impl Admission for EgApp {
+    const GUARDED: Resource = Self::PRIMARY;
+
+    fn validate(review: &Review<Self>) -> Verdict {
+        // A name that is to be generated is none yet.
+        let name = if review.name().is_empty() { "generated" } else { review.name() };
+        let chosen = review.old_object.as_ref().and_then(|old| Identity::of(old));
+        let before = chosen.or_else(|| review.old.as_ref().map(|old| old.identity(name)));
+        validate(name, &review.spec, before.as_ref()).into()
+    }
+}
+
+export!(EgApp; admission: EgApp);
