@@ -14,7 +14,7 @@ use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
 use pilothouse_bench::{Figure, quantile};
-use pilothouse_harness::{ControlPlane, Host, HostOptions, Options};
+use pilothouse_harness::{ControlPlane, Host, HostOptions, Metrics, Options};
 use serde_json::json;
 
 /// Samples of each time.
@@ -56,6 +56,61 @@ async fn measure() -> Result<()> {
     world.come_back().await?;
     world.scale().await?;
     swap(&host, &plugin).await?;
+    host.terminate().await?;
+    webhook(&plane, &world).await?;
+    Ok(())
+}
+
+/// What a check adds to an apply, by the API server's own histogram. Its first bound is 5 ms, so that the middle is
+/// known as a mean alone.
+async fn webhook(plane: &ControlPlane, world: &World) -> Result<()> {
+    const CALLS: u32 = 2_000;
+    let directory = tempfile::tempdir()?;
+    fs::copy(built("egapp")?, directory.path().join("egapp.wasm"))?;
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let flags =
+        [format!("--webhook-listen=127.0.0.1:{port}"), format!("--webhook-url=https://127.0.0.1:{port}")];
+    let options = HostOptions {
+        plugins: vec![directory.path().to_owned()],
+        apply_crds: true,
+        arguments: flags.into(),
+        ..HostOptions::new(plane.kubeconfig().to_owned())
+    };
+    let _host = Host::start(options).await?;
+    let kind = GroupVersionKind::gvk("egplatform.platform.evillgenius.com", "v1alpha1", "EGApp");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "egapps");
+    let apps: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), &world.namespace, &resource);
+    for number in 0..CALLS {
+        let app: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "egplatform.platform.evillgenius.com/v1alpha1", "kind": "EGApp",
+            "metadata": {"name": format!("app-{number}")}, "spec": {"framework": "go", "environment": "dev"}
+        }))?;
+        // The way through admission and nothing else: what is stored would be reconciled beside it.
+        apps.create(&PostParams { dry_run: true, ..PostParams::default() }, &app).await?;
+    }
+    let text = world.client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
+    let metrics = Metrics::parse(&text);
+    let name = "apiserver_admission_webhook_admission_duration_seconds";
+    let sum = |suffix: &str, more: &[(&str, &str)]| {
+        let labels = [&[("name", "egapps.egapp.pilothouse.dev")], more].concat();
+        metrics.sum(&format!("{name}_{suffix}"), &labels)
+    };
+    let (calls, seconds, quick) = (sum("count", &[]), sum("sum", &[]), sum("bucket", &[("le", "0.005")]));
+    ensure!(calls >= f64::from(CALLS), "the API server counts {calls} calls");
+    Figure {
+        name: "webhook call, mean at the API server",
+        value: seconds / calls * 1e3,
+        unit: "ms",
+        goal: Some(2.0),
+    }
+    .print();
+    Figure {
+        name: "webhook calls of more than 5 ms at the API server",
+        value: (calls - quick) / calls * 100.0,
+        unit: "%",
+        goal: Some(1.0),
+    }
+    .print();
     Ok(())
 }
 

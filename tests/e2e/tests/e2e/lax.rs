@@ -34,16 +34,7 @@ fn without_rules(schema: &mut Value) {
 /// Applies the CRD of a plugin without its rules, and `input` as soon as the API server takes it; then the rules are
 /// back. Other tests may bring them back before: then it begins again.
 pub(crate) async fn applied_without_rules(world: &World, name: &str, input: &str) {
-    let printed = run(&pilothouse(), ["crds".as_ref(), plugin(name).as_os_str()]).await;
-    let mut lax: Value = serde_saphyr::from_str(&printed).unwrap();
-    for version in lax["spec"]["versions"].as_array_mut().unwrap() {
-        let schema = version["schema"]["openAPIV3Schema"].as_object_mut().unwrap();
-        schema.retain(|keyword, _| !RULES.contains(&keyword.as_str()));
-        // Rules of the status are the host's business, and those of the conditions make a map of their list.
-        let parts = schema["properties"].as_object_mut().unwrap();
-        parts.iter_mut().filter(|(part, _)| *part != "status").for_each(|(_, part)| without_rules(part));
-    }
-    let lax = lax.to_string();
+    let (printed, lax) = definitions(name).await;
     eventually(DEADLINE, "the API server to take it without rules", || async {
         applied(world, &lax).await;
         let taken = world.try_kubectl("apply -f -", input).await;
@@ -54,7 +45,22 @@ pub(crate) async fn applied_without_rules(world: &World, name: &str, input: &str
     applied(world, &printed).await;
 }
 
-async fn applied(world: &World, crd: &str) {
+/// The CRD of a plugin as it is, and without its rules.
+pub(crate) async fn definitions(name: &str) -> (String, String) {
+    let printed = run(&pilothouse(), ["crds".as_ref(), plugin(name).as_os_str()]).await;
+    let mut lax: Value = serde_saphyr::from_str(&printed).unwrap();
+    for version in lax["spec"]["versions"].as_array_mut().unwrap() {
+        let schema = version["schema"]["openAPIV3Schema"].as_object_mut().unwrap();
+        schema.retain(|keyword, _| !RULES.contains(&keyword.as_str()));
+        // Rules of the status are the host's business, and those of the conditions make a map of their list.
+        let parts = schema["properties"].as_object_mut().unwrap();
+        parts.iter_mut().filter(|(part, _)| *part != "status").for_each(|(_, part)| without_rules(part));
+    }
+    (printed, lax.to_string())
+}
+
+/// Applies a CRD.
+pub(crate) async fn applied(world: &World, crd: &str) {
     let output = world.try_kubectl("apply --server-side -f -", crd).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

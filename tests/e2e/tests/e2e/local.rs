@@ -20,12 +20,14 @@ use crate::support::DEADLINE;
 struct Machine {
     state: TempDir,
     listen: String,
+    webhook_listen: String,
 }
 
 impl Machine {
     fn new() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { state: tempfile::tempdir().unwrap(), listen: format!("127.0.0.1:{port}") }
+        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [listen, webhook_listen] = free.map(|listener| listener.local_addr().unwrap().to_string());
+        Self { state: tempfile::tempdir().unwrap(), listen, webhook_listen }
     }
 
     fn script(&self, name: &str) -> Command {
@@ -35,6 +37,7 @@ impl Machine {
             .env("XDG_STATE_HOME", self.state.path())
             .env("KUBECACHEDIR", self.state.path().join("kubectl"))
             .env("PILOTHOUSE_LISTEN", &self.listen)
+            .env("PILOTHOUSE_WEBHOOK_LISTEN", &self.webhook_listen)
             .env_remove("KUBECONFIG")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -31,5 +31,6 @@ mod scaling;
 mod scripted;
 mod secrets;
 mod support;
+mod webhooks;
 
 pub(crate) use pilothouse_e2e::{mounted, rest, stamped};
