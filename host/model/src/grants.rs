@@ -218,6 +218,16 @@ impl Grants {
                 needed[at].namespaces.push("NAME".to_owned());
             }
         }
+        for guard in manifest.admission.iter().filter(|guard| !guard.is_own(manifest)) {
+            let kind = GrantedKind::of(&guard.resource.kind());
+            let at = needed.iter().position(|grant| grant.kind == kind).unwrap_or_else(|| {
+                needed.push(Grant { kind, namespaces: Vec::new() });
+                needed.len() - 1
+            });
+            if guard.resource.scope == Scope::Namespaced && needed[at].namespaces.is_empty() {
+                needed[at].namespaces.push("NAME".to_owned());
+            }
+        }
         Self(needed)
     }
 
