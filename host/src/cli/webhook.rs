@@ -28,7 +28,7 @@ pub(crate) struct WebhookArgs {
         conflicts_with = "webhook_url"
     )]
     webhook_service: Option<String>,
-    /// Address by which the API server finds a host that is outside of the cluster, https://HOST[:PORT]
+    /// Address by which the API server finds a host that is outside of the cluster, https://HOST:PORT
     #[arg(long, value_name = "URL", env = "PILOTHOUSE_WEBHOOK_URL")]
     webhook_url: Option<String>,
     /// Name of the webhook configurations, and the beginning of the name of the certificates' Secret. Hosts that work
