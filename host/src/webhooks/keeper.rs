@@ -114,6 +114,10 @@ impl Keeper {
 
             let done = match &bundle {
                 None => Err("there is no certificate yet".to_owned()),
+                // What must stay is not known before.
+                Some(_) if broken && configurations.iter().any(|watch| !watch.store().is_complete()) => {
+                    Err("the present webhook configurations are being read".to_owned())
+                }
                 Some(bundle) => {
                     let frame = Frame { ca_bundle: STANDARD.encode(bundle), ..self.frame.clone() };
                     let mut wanted = self.wanted(&frame, &live);
