@@ -1,8 +1,18 @@
 //! Certificates are replaced while calls go on, and no call notices.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    collections::VecDeque,
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use kube::Client;
 use pilothouse_e2e::{
     SECRET, VALIDATING,
     stream::{Stream, all_taken},
@@ -12,6 +22,7 @@ use pilothouse_e2e::{
 use pilothouse_harness::{Host, HostOptions, eventually};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
+use tokio::time::{Instant, interval};
 
 use super::{guarded, object};
 use crate::{scripted::SCRIPTED, stamped::count, support::World};
@@ -31,6 +42,30 @@ async fn other_than(world: &World, before: &str) -> String {
     .await
 }
 
+/// Connects again and again with a configuration that is a second old, as an API server that hears of changes late, and
+/// counts how often.
+async fn late_listener(client: Client, name: String, port: u16, connections: Arc<AtomicUsize>) {
+    const LATE: Duration = Duration::from_secs(1);
+    // What the host leaves them, with certificates as short as here.
+    const SETTLE: Duration = Duration::from_secs(2);
+    let mut read = VecDeque::new();
+    let mut pace = interval(Duration::from_millis(100));
+    loop {
+        pace.tick().await;
+        let since = Instant::now();
+        let configuration = VALIDATING.cluster_api(&client).get(&name).await.unwrap();
+        read.push_back((since, TlsClient::new(&serde_json::to_value(configuration).unwrap(), port)));
+        while let Some((since, client)) = read.pop_front_if(|(since, _)| since.elapsed() >= LATE) {
+            let connected = client.try_connect().await;
+            // A machine that is too busy proves nothing.
+            if since.elapsed() < SETTLE {
+                connected.expect("a certificate that was shown before it was announced");
+                connections.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn no_apply_fails_while_certificates_are_replaced() {
     let world = guarded("rotation", &json!({"defaults": true})).await;
@@ -45,19 +80,25 @@ async fn no_apply_fails_while_certificates_are_replaced() {
         object["spec"]["number"] = json!(number);
         object
     });
+    let connections = Arc::new(AtomicUsize::new(0));
+    let (client, name) = (world.client.clone(), world.namespace.clone());
+    let late = tokio::spawn(late_listener(client, name, port, Arc::clone(&connections)));
     let second = other_than(&world, &first).await;
     // Deleted, it is replaced at once.
     world.delete(SECRET, &format!("{}-webhook", world.namespace)).await;
     let third = other_than(&world, &second).await;
     assert_ne!(third, first);
     let taken = all_taken(&stream.end().await);
+    assert!(!late.is_finished(), "{:?}", late.await);
+    late.abort();
+    assert!(connections.load(Ordering::Relaxed) > 20, "{connections:?}");
 
     let asked = |webhook| async move {
         let labels = [("webhook", webhook), ("code", "200")];
         usize::try_from(count(&host, "controller_runtime_webhook_requests_total", &labels).await).unwrap()
     };
     let asked = asked("/validate/scripted").await;
-    assert!(taken > 500 && asked >= taken, "{taken} applies, {asked} of them checked");
+    assert!(taken > 100 && asked >= taken, "{taken} applies, {asked} of them checked");
 }
 
 /// An authority and a certificate for this machine, as cert-manager would mount them; and the authority, PEM.
@@ -100,7 +141,7 @@ async fn certificates_from_a_directory_are_followed_and_no_apply_fails() {
     let bundle = configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str().unwrap();
     let bundle = String::from_utf8(STANDARD.decode(bundle).unwrap()).unwrap();
     assert!(bundle.contains(&ca) && bundle.matches("BEGIN CERTIFICATE").count() == 2, "both are believed");
-    assert!(all_taken(&stream.end().await) > 100);
+    assert!(all_taken(&stream.end().await) > 50);
     drop(host);
 }
 
