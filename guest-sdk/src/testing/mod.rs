@@ -33,6 +33,7 @@
 //! [`Cluster::reject`]), other controllers, and list keys of server-side apply (lists of the same length are merged
 //! by position, others are replaced).
 
+mod explained;
 mod merge;
 mod outcome;
 mod review;
@@ -50,6 +51,7 @@ use crate::manifest::Controller;
 use crate::object::Object;
 use crate::pass;
 use crate::reconciler::Reconciler;
+pub use explained::unexplained;
 pub use outcome::Outcome;
 pub use review::{Request, converted};
 

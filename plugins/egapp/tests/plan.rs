@@ -4,7 +4,7 @@ use egapp::{EgApp, Identity, validate};
 use pilothouse_sdk::Failure;
 use pilothouse_sdk::prelude::*;
 use pilothouse_sdk::serde_json;
-use pilothouse_sdk::testing::{Cluster, Outcome};
+use pilothouse_sdk::testing::{Cluster, Outcome, unexplained};
 
 const APP: &str = "storefront";
 
@@ -233,22 +233,9 @@ fn a_webhook_asks_the_same_question() {
 
 #[test]
 fn every_field_of_the_crd_is_explained() {
-    fn walk(path: &str, schema: &Value, bare: &mut Vec<String>) {
-        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-            let path = format!("{path}.{name}");
-            walk(&path, field, bare);
-            walk(&path, &field["items"], bare);
-            if field["description"].as_str().is_none_or(str::is_empty) {
-                bare.push(path);
-            }
-        }
-    }
     let crd = egapp::manifest().to_json()["crds"][0].clone();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    let mut bare = Vec::new();
-    walk("", &schema["properties"]["spec"], &mut bare);
-    walk("", &schema["properties"]["status"], &mut bare);
-    assert_eq!(bare, Vec::<String>::new());
+    assert_eq!(unexplained(&crd), Vec::<String>::new());
     let rules = &schema["x-kubernetes-validations"][0];
     assert_eq!(rules["fieldPath"], ".spec.appId");
 }
