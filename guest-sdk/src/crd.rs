@@ -20,8 +20,16 @@ pub struct Crd {
     columns: Vec<Value>,
     rules: Vec<Value>,
     scale: Option<Value>,
-    /// Served and not stored: name and schema of the spec.
-    others: Vec<(String, Value)>,
+    /// Served and not stored.
+    others: Vec<Other>,
+}
+
+/// One more version.
+#[derive(Debug, Clone)]
+struct Other {
+    name: String,
+    description: Option<Value>,
+    spec: Value,
 }
 
 /// Type of a printer column.
@@ -50,7 +58,8 @@ impl Column {
 
 impl Crd {
     /// The definition of the kind that `R` reconciles: the schemas of `R` and its status, plus `conditions` and
-    /// `observedGeneration`, which every status has.
+    /// `observedGeneration`, which every status has. The doc comment of `R` is what `kubectl explain KIND` says, that of the
+    /// status what it says of the status.
     ///
     /// # Panics
     /// If a type cannot be said as a structural schema; the message names the path.
@@ -59,13 +68,16 @@ impl Crd {
         R: Reconciler + JsonSchema,
         R::Status: JsonSchema,
     {
-        let mut spec = schema::of_spec::<R>();
-        let description = spec.as_object_mut().and_then(|spec| spec.remove("description"));
+        let (description, spec) = explained::<R>(R::PRIMARY.kind);
+        let mut status = with_conditions(schema::of_status::<R::Status>());
+        if status["description"].is_null() {
+            status["description"] = ["Observed state of the ", R::PRIMARY.kind, "."].concat().into();
+        }
         Self {
             resource: R::PRIMARY,
             description,
             spec,
-            status: with_conditions(schema::of_status::<R::Status>()),
+            status,
             name: None,
             short_names: Vec::new(),
             columns: Vec::new(),
@@ -83,7 +95,8 @@ impl Crd {
     /// As [`Crd::of`].
     #[must_use]
     pub fn version<Spec: JsonSchema>(mut self, name: &str) -> Self {
-        self.others.push((name.to_owned(), schema::of_spec::<Spec>()));
+        let (description, spec) = explained::<Spec>(self.resource.kind);
+        self.others.push(Other { name: name.to_owned(), description, spec });
         self
     }
 
@@ -179,14 +192,8 @@ impl Crd {
             version["additionalPrinterColumns"] = json!(self.columns);
         }
         let mut versions = vec![version];
-        for (name, spec) in &self.others {
-            let mut schema = json!({"type": "object", "properties": {"spec": spec, "status": self.status}});
-            if spec.get("required").is_some() {
-                schema["required"] = json!(["spec"]);
-            }
-            if let Some(name) = &self.name {
-                schema["properties"]["metadata"] = json!({"type": "object", "properties": {"name": name}});
-            }
+        for Other { name, description, spec } in &self.others {
+            let schema = self.schema_of(description.as_ref().or(self.description.as_ref()), spec);
             versions.push(json!({
                 "name": name,
                 "served": true,
@@ -218,24 +225,38 @@ impl Crd {
     }
 
     fn schema(&self) -> Value {
-        let mut schema = json!({
-            "type": "object",
-            "properties": {"spec": self.spec, "status": self.status},
-        });
-        if self.spec.get("required").is_some() {
-            schema["required"] = json!(["spec"]);
-        }
-        if let Some(description) = &self.description {
-            schema["description"] = description.clone();
-        }
-        if let Some(name) = &self.name {
-            schema["properties"]["metadata"] = json!({"type": "object", "properties": {"name": name}});
-        }
+        let mut schema = self.schema_of(self.description.as_ref(), &self.spec);
         if !self.rules.is_empty() {
             schema["x-kubernetes-validations"] = json!(self.rules);
         }
         schema
     }
+
+    /// What all versions have alike.
+    fn schema_of(&self, description: Option<&Value>, spec: &Value) -> Value {
+        let mut schema = json!({"type": "object", "properties": {"spec": spec, "status": self.status}});
+        if spec.get("required").is_some() {
+            schema["required"] = json!(["spec"]);
+        }
+        if let Some(description) = description {
+            schema["description"] = description.clone();
+        }
+        if let Some(name) = &self.name {
+            schema["properties"]["metadata"] = json!({"type": "object", "properties": {"name": name}});
+        }
+        schema
+    }
+}
+
+/// What is said of the kind, and the schema of its spec. The type is the spec's and its author describes the kind with it:
+/// of the spec itself there is no more to say than what it is.
+fn explained<Spec: JsonSchema>(kind: &str) -> (Option<Value>, Value) {
+    let mut spec = schema::of_spec::<Spec>();
+    let fields = spec.as_object_mut();
+    let description = fields.and_then(|fields| {
+        fields.insert("description".to_owned(), ["Desired state of the ", kind, "."].concat().into())
+    });
+    (description, spec)
 }
 
 /// Adds what every status has: `observedGeneration`, and `conditions` as a list whose entries several writers may

@@ -237,7 +237,10 @@ fn a_crd_has_all_that_a_kind_needs() {
     assert_eq!(version["additionalPrinterColumns"][1]["priority"], 1);
 
     let schema = &version["schema"]["openAPIV3Schema"];
+    // As `kubectl explain web`, `web.spec` and `web.status` print them.
     assert_eq!(schema["description"], "A web site.");
+    assert_eq!(schema["properties"]["spec"]["description"], "Desired state of the Web.");
+    assert_eq!(schema["properties"]["status"]["description"], "Observed state of the Web.");
     assert_eq!(schema["required"], json!(["spec"]));
     assert_eq!(schema["x-kubernetes-validations"][0]["message"], "too many");
     assert_eq!(schema["properties"]["metadata"]["properties"]["name"]["maxLength"], 20);
@@ -248,4 +251,35 @@ fn a_crd_has_all_that_a_kind_needs() {
     assert_eq!(status["ready"]["type"], "integer");
     assert_eq!(status["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
     assert_eq!(status["observedGeneration"]["format"], "int64");
+}
+
+#[test]
+fn each_version_explains_itself() {
+    /// A web site, as it was.
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    struct Before {
+        /// How many.
+        count: i32,
+    }
+    #[derive(Deserialize, JsonSchema)]
+    struct Undescribed {}
+
+    let crd = Crd::of::<plugin::Web>().version::<Before>("v1alpha0").version::<Undescribed>("v1beta1");
+    let manifest = pilothouse_sdk::Manifest {
+        name: "web",
+        version: "1",
+        controllers: vec![Controller::new(crd)],
+        guards: Vec::new(),
+    };
+    let crd = manifest.to_json()["crds"][0].clone();
+    let version = |at: usize| &crd["spec"]["versions"][at]["schema"]["openAPIV3Schema"];
+    assert_eq!(version(1)["description"], "A web site, as it was.");
+    assert_eq!(version(1)["required"], json!(["spec"]));
+    assert_eq!(version(2)["description"], "A web site.", "that of the kind, for want of its own");
+    for at in 0..3 {
+        let parts = &version(at)["properties"];
+        assert_eq!(parts["spec"]["description"], "Desired state of the Web.");
+        assert_eq!(parts["status"]["description"], "Observed state of the Web.");
+    }
 }

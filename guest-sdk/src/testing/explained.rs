@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Paths of the fields below `spec` and `status`, in any version of a CustomResourceDefinition, that have no description.
+/// Paths of `spec`, `status` and the fields below them, in any version of a CustomResourceDefinition, that have no description.
 ///
 /// `crd` is as the manifest holds it, `manifest().to_json()["crds"][0]`.
 pub fn unexplained(crd: &Value) -> Vec<String> {
@@ -10,19 +10,21 @@ pub fn unexplained(crd: &Value) -> Vec<String> {
     for version in crd["spec"]["versions"].as_array().into_iter().flatten() {
         let schema = &version["schema"]["openAPIV3Schema"]["properties"];
         for top in ["spec", "status"] {
-            walk(top, &schema[top], &mut bare);
+            if let Some(schema) = schema.get(top) {
+                said(top, schema, &mut bare);
+            }
         }
     }
     bare
 }
 
-fn walk(path: &str, schema: &Value, bare: &mut Vec<String>) {
-    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        let path = format!("{path}.{name}");
-        walk(&path, field, bare);
-        walk(&path, &field["items"], bare);
-        if field["description"].as_str().is_none_or(str::is_empty) {
-            bare.push(path);
+fn said(path: &str, schema: &Value, bare: &mut Vec<String>) {
+    if schema["description"].as_str().is_none_or(str::is_empty) {
+        bare.push(path.to_owned());
+    }
+    for fields in [schema, &schema["items"]] {
+        for (name, field) in fields["properties"].as_object().into_iter().flatten() {
+            said(&format!("{path}.{name}"), field, bare);
         }
     }
 }
@@ -42,6 +44,6 @@ mod tests {
         let crd = json!({"spec": {"versions": [{"schema": schema}]}});
         let mut bare = unexplained(&crd);
         bare.sort();
-        assert_eq!(bare, ["spec.empty", "spec.list.bare", "status.bare"]);
+        assert_eq!(bare, ["spec", "spec.empty", "spec.list.bare", "status", "status.bare"]);
     }
 }

@@ -34,6 +34,7 @@ export default {
             "description": "A message, kept in a ConfigMap.",
             "properties": {
               "spec": {
+                "description": "Desired state of the {{kind}}.",
                 "properties": {
                   "message": {
                     "description": "What to say.",

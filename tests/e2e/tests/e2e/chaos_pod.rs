@@ -187,34 +187,6 @@ async fn other_namespaces_take_a_grant() {
     assert_eq!(deletions(&world, mark).await, [], "none of its own");
 }
 
-#[tokio::test]
-async fn every_field_is_explained() {
-    let world = World::granted("chaos-explain", &[plugin("chaos-pod")]).await;
-    let all = world.kubectl("explain chaospod --recursive").await;
-    for field in [
-        "prefix",
-        "interval",
-        "schedule",
-        "maxPods",
-        "namespaceSelector",
-        "matchLabels",
-        "dryRun",
-        "protectedLabel",
-        "paused",
-        "timer",
-        "nextTime",
-        "running",
-        "history",
-        "conditions",
-    ] {
-        assert!(all.contains(&format!("{field}\t<")), "{field} is not in {all}");
-    }
-    let spec = world.kubectl("explain chaospod.spec").await;
-    for words in ["What the names of the pods begin with", "crontab line of five fields", "-required-"] {
-        assert!(spec.contains(words), "{words:?} is not in {spec}");
-    }
-}
-
 /// First by the schema; then, where the schema has no rules, by the pass. One test, as it takes the rules away.
 #[tokio::test]
 async fn what_is_wrong_is_refused_at_each_level_by_field() {

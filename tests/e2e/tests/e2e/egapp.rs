@@ -81,35 +81,6 @@ async fn an_application_is_a_deployment_and_its_status_names_the_pods() {
 }
 
 #[tokio::test]
-async fn every_field_is_explained() {
-    let world = World::granted("egapp-explain", &[plugin("egapp")]).await;
-    let all = world.kubectl("explain egapp --recursive").await;
-    for field in [
-        "appId",
-        "framework",
-        "instanceType",
-        "environment",
-        "replicaCount",
-        "image",
-        "pods",
-        "replicas",
-        "readyReplicas",
-        "selector",
-        "identity",
-        "conditions",
-        "observedGeneration",
-    ] {
-        assert!(all.contains(&format!("{field}\t<")), "{field} is not in {all}");
-    }
-    let spec = world.kubectl("explain egapp.spec").await;
-    for words in
-        ["What the application is written in", "CPU and memory of each pod", "-required-", "Number of pods"]
-    {
-        assert!(spec.contains(words), "{words:?} is not in {spec}");
-    }
-}
-
-#[tokio::test]
 async fn scaling_by_kubectl_and_down_to_nothing() {
     let (world, _host) = running("egapp-scale").await;
     world.kubectl("scale egapp storefront --replicas=3").await;
