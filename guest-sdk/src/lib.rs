@@ -46,7 +46,7 @@ pub use crd::{Column, Crd};
 pub use kinds::{Resource, Scope};
 pub use manifest::{Child, Controller, Guard, Manifest, Primary, Related, Target};
 pub use object::Object;
-pub use pass::{Answer, Pass, Rejected};
+pub use pass::{Answer, LastPass, Pass, Rejected};
 pub use problems::{Problem, Problems};
 pub use reconciler::{Failure, NoStatus, Reconciler};
 pub use selector::{LabelSelector, Operator, Requirement};
@@ -67,8 +67,8 @@ pub mod prelude {
     pub use crate::views::{self, View as _};
     pub use crate::{
         Actions, Admission, Asked, Child, Column, Condition, Controller, Conversion, Crd, Failure, Guard,
-        LabelSelector, NoStatus, Object, Pass, Problems, Reconciler, Related, Review, State, Target, Update,
-        Verdict, Wrong, export, log,
+        LabelSelector, LastPass, NoStatus, Object, Pass, Problems, Reconciler, Related, Review, State,
+        Target, Update, Verdict, Wrong, export, log,
     };
 }
 

@@ -1,6 +1,7 @@
-//! [`Pass`]: everything that one call of `reconcile` may know.
+//! [`Pass`]: everything that one call of `reconcile` or `finalize` may know.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -19,10 +20,13 @@ use crate::time::Time;
 use crate::views::View;
 
 /// One pass over one object: what its user wants, what the cluster has, and the pass's only clock and randomness.
+///
+/// `S` is what is known of the spec: all of it while the object is reconciled, and perhaps nothing once it is being
+/// deleted ([`LastPass`]). What a reconciler does in both is a function over `&Pass<Self, S>`.
 #[derive(Debug)]
-pub struct Pass<R> {
+pub struct Pass<R, S = R> {
     /// `spec` of the object.
-    pub spec: R,
+    pub spec: S,
     /// The object itself.
     pub primary: Object,
     /// Time of the pass, RFC 3339 in UTC.
@@ -33,6 +37,30 @@ pub struct Pass<R> {
     children: Vec<Object>,
     related: Vec<Answer>,
     rejected: Vec<Rejected>,
+    reconciler: PhantomData<R>,
+}
+
+/// A pass over an object that is being deleted. Its spec may be one that the type cannot read: stored before the type
+/// was as it is, or under somebody else's CRD. It must be able to go all the same.
+pub type LastPass<R> = Pass<R, Result<R, Failure>>;
+
+impl<R: Reconciler> LastPass<R> {
+    /// The spec, for what cannot be undone without it. If it cannot be read, the failure to return: the object stays until
+    /// its user has corrected the field, or has given the clean-up up by taking the finalizer off; the text names both.
+    ///
+    /// What the first passes write into the status or onto children is there whatever the user has made of the spec since:
+    /// prefer that.
+    pub fn spec(&self) -> Result<&R, Failure> {
+        self.spec.as_ref().map_err(|failure| match failure {
+            Failure::Invalid(problem) => {
+                let finalizer = R::controller().finalizer.unwrap_or_default();
+                let way_out =
+                    "; the clean-up before the object goes needs this: correct it, or take the finalizer ";
+                Failure::Invalid([problem, way_out, &finalizer, " off, and nothing is cleaned up"].concat())
+            }
+            Failure::Retry(_) => failure.clone(),
+        })
+    }
 }
 
 /// The objects found for one question.
@@ -60,7 +88,7 @@ pub struct Rejected {
     pub message: String,
 }
 
-impl<R: Reconciler> Pass<R> {
+impl<R: Reconciler, S> Pass<R, S> {
     /// `metadata.name` of the object.
     pub fn name(&self) -> &str {
         self.primary.name()
@@ -211,21 +239,38 @@ pub(crate) fn run<R: Reconciler>(desired: Desired, observed: Observed) -> Decisi
     let deleting = desired.deleting;
     let mut actions = Actions::default();
     let result = begin::<R>(desired, observed).and_then(|pass| {
-        let result =
-            if deleting { R::finalize(&pass, &mut actions) } else { R::reconcile(&pass, &mut actions) };
-        // The instance ends with the call: to give memory back piece by piece would be a tenth of the pass.
-        if cfg!(target_arch = "wasm32") {
-            std::mem::forget(pass);
+        if deleting {
+            ended(pass, |pass| R::finalize(pass, &mut actions))
+        } else {
+            ended(pass.readable()?, |pass| R::reconcile(pass, &mut actions))
         }
-        result
     });
     Decision { actions, failure: result.err() }
 }
 
-fn begin<R: Reconciler>(desired: Desired, observed: Observed) -> Result<Pass<R>, Failure> {
+fn ended<R, S>(
+    pass: Pass<R, S>,
+    run: impl FnOnce(&Pass<R, S>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let result = run(&pass);
+    // The instance ends with the call: to give memory back piece by piece would be a tenth of the pass.
+    if cfg!(target_arch = "wasm32") {
+        std::mem::forget(pass);
+    }
+    result
+}
+
+impl<R: Reconciler> LastPass<R> {
+    fn readable(self) -> Result<Pass<R>, Failure> {
+        let Self { spec, primary, now, seed, config, children, related, rejected, reconciler } = self;
+        Ok(Pass { spec: spec?, primary, now, seed, config, children, related, rejected, reconciler })
+    }
+}
+
+fn begin<R: Reconciler>(desired: Desired, observed: Observed) -> Result<LastPass<R>, Failure> {
     let primary = object(desired.primary, "desired.primary")?;
     let empty = Value::Object(serde_json::Map::new());
-    let spec = read("spec", primary.get("spec").unwrap_or(&empty)).map_err(Failure::Invalid)?;
+    let spec = read("spec", primary.get("spec").unwrap_or(&empty)).map_err(Failure::Invalid);
     let mut related = Vec::with_capacity(observed.related.len());
     for answer in observed.related {
         let objects = objects(answer.objects)?;
@@ -246,6 +291,7 @@ fn begin<R: Reconciler>(desired: Desired, observed: Observed) -> Result<Pass<R>,
         children: objects(observed.children)?,
         related,
         rejected: rejected.collect(),
+        reconciler: PhantomData,
     })
 }
 

@@ -6,14 +6,15 @@ use serde::de::DeserializeOwned;
 use crate::action::Actions;
 use crate::kinds::Resource;
 use crate::manifest::Controller;
-use crate::pass::Pass;
+use crate::pass::{LastPass, Pass};
 
 /// Implemented by the type of a kind's `spec`.
 ///
 /// A pass is a pure function: the same desired and observed state give the same actions. It is called with what there
 /// is, not with what happened, so it says what shall be there and leaves it to the host to find out what to write.
 ///
-/// The type reads as little of the object as it needs: a kind without a `spec` is read from `{}`.
+/// The type reads as little of the object as it needs: a kind without a `spec` is read from `{}`. An object whose spec it
+/// cannot read is `invalid`, with the path of the field, and not reconciled; it is still finalized.
 pub trait Reconciler: DeserializeOwned + Sized + 'static {
     /// The kind that is reconciled.
     const PRIMARY: Resource;
@@ -29,8 +30,13 @@ pub trait Reconciler: DeserializeOwned + Sized + 'static {
     fn reconcile(pass: &Pass<Self>, actions: &mut Actions) -> Result<(), Failure>;
 
     /// One pass over an object that is being deleted, if the controller has a finalizer. Undo what garbage collection
-    /// would not, then [`Actions::release`]; the default releases at once.
-    fn finalize(pass: &Pass<Self>, actions: &mut Actions) -> Result<(), Failure> {
+    /// would not, then [`Actions::release`]; the default has nothing to undo and releases at once.
+    ///
+    /// It is called whatever the spec has become, since an object that nobody can read must be able to go too. So the
+    /// spec is a `Result` here: undo what you can by names, children and status, and where that does not do, ask
+    /// [`pass.spec()?`](LastPass::spec), which keeps the object and tells its user why. A pass that returns neither a
+    /// release nor a failure waits for the next change.
+    fn finalize(pass: &LastPass<Self>, actions: &mut Actions) -> Result<(), Failure> {
         let _ = pass;
         actions.release();
         Ok(())

@@ -76,7 +76,7 @@ impl Reconciler for Mirror {
         Ok(())
     }
 
-    fn finalize(pass: &Pass<Self>, actions: &mut Actions) -> Result<(), Failure> {
+    fn finalize(pass: &LastPass<Self>, actions: &mut Actions) -> Result<(), Failure> {
         let Some(pod) = pass.related("pods").and_then(|pods| pods.objects.first()) else {
             actions.release();
             return Ok(());
@@ -166,6 +166,89 @@ fn finalizing_goes_on_until_it_releases() {
     cluster.answer("pods", vec![]);
     assert_eq!(cluster.pass(), ["release"]);
     assert!(cluster.is_gone());
+}
+
+#[test]
+fn an_object_that_cannot_be_read_is_finalized_all_the_same() {
+    for spec in [json!({}), json!({"source": 1}), json!("a text"), Value::Null] {
+        let mut cluster = mirror();
+        cluster.edit(|all| *all = spec.clone());
+        assert!(matches!(cluster.reconcile().failure, Some(Failure::Invalid(_))), "{spec}");
+        cluster.delete();
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "shop", "uid": "u"}});
+        cluster.answer("pods", vec![pod]);
+        assert_eq!(cluster.reconcile().to_json()["actions"][0]["delete"]["target"]["name"], "p", "{spec}");
+        cluster.answer("pods", vec![]);
+        assert_eq!(cluster.pass(), ["release"], "{spec}");
+    }
+}
+
+/// Its clean-up depends on the spec.
+#[derive(Deserialize, JsonSchema)]
+struct Bucket {
+    name: String,
+}
+
+impl Reconciler for Bucket {
+    const PRIMARY: Resource = Resource::namespaced("example.com", "v1", "Bucket", "buckets");
+    type Status = NoStatus;
+
+    fn controller() -> Controller {
+        Controller::new(Crd::of::<Self>()).changes(Target::delete(CONFIG_MAP)).finalizer("example.com/bucket")
+    }
+
+    fn reconcile(_: &Pass<Self>, _: &mut Actions) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn finalize(pass: &LastPass<Self>, actions: &mut Actions) -> Result<(), Failure> {
+        actions.push(Delete::new(Reference::new(CONFIG_MAP, &pass.spec()?.name)));
+        actions.release();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_clean_up_that_needs_the_spec_keeps_the_object_and_says_what_to_do() {
+    let mut cluster = Cluster::<Bucket>::new("shop", "b", json!({"name": 1}));
+    cluster.delete();
+    let outcome = cluster.reconcile();
+    assert!(outcome.actions.as_slice().is_empty(), "nothing is released that was not undone");
+    let Some(Failure::Invalid(text)) = outcome.failure else { panic!("{:?}", outcome.failure) };
+    assert!(text.starts_with("spec.name: invalid type: integer `1`, expected a string; "), "{text}");
+    assert!(text.contains("take the finalizer example.com/bucket off"), "{text}");
+
+    cluster.edit(|spec| spec["name"] = json!("photos"));
+    assert_eq!(cluster.pass(), ["release"]);
+    assert!(cluster.is_gone());
+}
+
+/// It has nothing to clean up.
+#[derive(Deserialize, JsonSchema)]
+struct Plain {
+    #[expect(dead_code, reason = "only whether it can be read matters")]
+    size: i32,
+}
+
+impl Reconciler for Plain {
+    const PRIMARY: Resource = Resource::namespaced("example.com", "v1", "Plain", "plains");
+    type Status = NoStatus;
+
+    fn controller() -> Controller {
+        Controller::new(Crd::of::<Self>()).finalizer("example.com/plain")
+    }
+
+    fn reconcile(_: &Pass<Self>, _: &mut Actions) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[test]
+fn nothing_to_undo_is_released_whatever_the_spec_is() {
+    let mut cluster = Cluster::<Plain>::new("shop", "p", json!({"size": "big"}));
+    assert!(matches!(cluster.reconcile().failure, Some(Failure::Invalid(_))));
+    cluster.delete();
+    assert_eq!(cluster.pass(), ["release"]);
 }
 
 /// What the host would refuse, a test refuses too.

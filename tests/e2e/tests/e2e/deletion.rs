@@ -3,6 +3,8 @@
 use pilothouse_harness::eventually;
 use serde_json::{Value, json};
 
+use crate::lax::written_without_rules;
+use crate::stamped::reconciled;
 use crate::support::{
     DEADLINE, POD_DISRUPTION_BUDGET, POSTGRES_CLUSTER, SECRET, SERVICE, STATEFUL_SET, World,
 };
@@ -39,6 +41,24 @@ async fn deleting_a_cluster_runs_its_finalizer_and_leaves_nothing() {
     let of_primary: Vec<_> =
         of_primary.map(|write| (write.verb.as_str(), write.subresource.as_str())).collect();
     assert_eq!(of_primary, [("patch", "")], "one patch, which removes the finalizer");
+}
+
+/// Its spec went wrong while its CRD had no rules, as one that is older than a rule. Nobody can read it and its finalizer
+/// is there: it must go all the same, with what was made for it.
+#[tokio::test]
+async fn a_cluster_that_cannot_be_read_any_more_can_be_deleted() {
+    let world = World::deployed("delete-unreadable").await;
+    let _host = world.host().await;
+    world.cluster(CLUSTER, 1).await;
+    let mut cluster = world.ready(POSTGRES_CLUSTER, CLUSTER).await;
+    cluster["spec"].as_object_mut().unwrap().remove("version").expect("it is required");
+    cluster["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    written_without_rules(&world, "postgres-cluster", "replace -f -", &cluster.to_string()).await;
+    let told = reconciled(&world, POSTGRES_CLUSTER, CLUSTER, "InvalidResource").await;
+    assert!(told["message"].as_str().unwrap().starts_with("spec: missing field `version`"), "{told}");
+
+    world.kubectl("delete pgc orders-db --timeout=120s").await;
+    nothing_is_left(&world).await;
 }
 
 /// CR#243

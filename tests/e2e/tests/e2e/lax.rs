@@ -34,10 +34,15 @@ fn without_rules(schema: &mut Value) {
 /// Applies the CRD of a plugin without its rules, and `input` as soon as the API server takes it; then the rules are
 /// back. Other tests may bring them back before: then it begins again.
 pub(crate) async fn applied_without_rules(world: &World, name: &str, input: &str) {
+    written_without_rules(world, name, "apply -f -", input).await;
+}
+
+/// The same for any command that writes what it reads from stdin.
+pub(crate) async fn written_without_rules(world: &World, name: &str, command: &str, input: &str) {
     let (printed, lax) = definitions(name).await;
     eventually(DEADLINE, "the API server to take it without rules", || async {
         applied(world, &lax).await;
-        let taken = world.try_kubectl("apply -f -", input).await;
+        let taken = world.try_kubectl(command, input).await;
         anyhow::ensure!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
         Ok(())
     })
