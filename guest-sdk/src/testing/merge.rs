@@ -42,6 +42,19 @@ fn remove(live: &mut Value, before: &Value, wanted: &Value, path: &str, paths: &
                 let path = below(path, name);
                 match (live.get_mut(name), wanted.get(name)) {
                     (Some(live), Some(wanted)) => remove(live, before, wanted, &path, paths),
+                    // Of a mapping only what was applied goes: what others set holds the rest.
+                    (Some(held @ Value::Object(_)), None)
+                        if before.as_object().is_some_and(|all| !all.is_empty()) =>
+                    {
+                        let mut below = Vec::new();
+                        remove(held, before, &json!({}), &path, &mut below);
+                        if held.as_object().is_some_and(Map::is_empty) {
+                            live.remove(name);
+                            paths.push(path);
+                        } else {
+                            paths.append(&mut below);
+                        }
+                    }
                     (Some(_), None) => {
                         live.remove(name);
                         paths.push(path);
@@ -103,6 +116,15 @@ fn below(path: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mapping_that_is_left_out_keeps_what_others_set_in_it() {
+        let before = json!({"shared": {"ours": 1}, "own": {"a": 1, "b": {"c": 1}}, "empty": {}});
+        let mut live =
+            json!({"shared": {"ours": 1, "theirs": 1}, "own": {"a": 1, "b": {"c": 1}}, "empty": {}});
+        assert_eq!(take_back(&mut live, &before, &json!({})), ["empty", "own", "shared.ours"]);
+        assert_eq!(live, json!({"shared": {"theirs": 1}}));
+    }
 
     #[test]
     fn fields_of_others_stay_and_own_ones_that_are_left_out_go() {

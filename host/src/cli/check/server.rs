@@ -4,7 +4,7 @@
 //! not pretended; what they did stands in the case.
 
 use pilothouse_model::merge_patch;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// The object `live` after `desired` was applied to it, when `before` was applied last.
 pub(super) fn applied(live: &Value, before: Option<&Value>, desired: &Value) -> Value {
@@ -49,20 +49,30 @@ fn take_back(live: &mut Value, before: &Value, desired: &Value) {
     match (live, before, desired) {
         (Value::Object(live), Value::Object(before), Value::Object(desired)) => {
             for (name, old) in before {
-                match desired.get(name) {
-                    None => {
-                        live.remove(name);
+                let Some(held) = live.get_mut(name) else { continue };
+                let goes = match (desired.get(name), old) {
+                    (Some(new), _) => {
+                        take_back(held, old, new);
+                        false
                     }
-                    Some(new) => {
-                        if let Some(live) = live.get_mut(name) {
-                            take_back(live, old, new);
-                        }
+                    // Of a mapping or a list of names only what was applied goes, and the rest holds it.
+                    (None, Value::Object(fields)) if !fields.is_empty() => {
+                        take_back(held, old, &json!({}));
+                        held.as_object().is_none_or(Map::is_empty)
                     }
+                    (None, Value::Array(items)) if named(items) => {
+                        take_back(held, old, &json!([]));
+                        held.as_array().is_none_or(Vec::is_empty)
+                    }
+                    (None, _) => true,
+                };
+                if goes {
+                    live.remove(name);
                 }
             }
         }
         (Value::Array(live), Value::Array(before), Value::Array(desired))
-            if named(live) && named(before) && named(desired) =>
+            if named(live) && named(before) && (named(desired) || desired.is_empty()) =>
         {
             let of = |items: &[Value], name: &Value| items.iter().find(|item| item["name"] == *name).cloned();
             live.retain_mut(|item| {
@@ -83,8 +93,6 @@ fn take_back(live: &mut Value, before: &Value, desired: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -98,6 +106,17 @@ mod tests {
             "containers": [{"name": "x", "image": "j", "policy": "Always"}, {"name": "injected"}]});
         assert_eq!(applied(&live, Some(&before), &desired), expected);
         assert_eq!(applied(&expected, Some(&desired), &desired), expected);
+    }
+
+    #[test]
+    fn a_mapping_that_is_left_out_keeps_what_others_set_in_it() {
+        let before = json!({"metadata": {"annotations": {"ours": "1"}, "labels": {"ours": "1"}},
+            "strategy": {"type": "Recreate"}, "args": ["a"], "env": [{"name": "OURS", "value": "1"}], "empty": {}});
+        let live = json!({"metadata": {"annotations": {"ours": "1", "theirs": "1"}, "labels": {"ours": "1"}},
+            "strategy": {"type": "Recreate"}, "args": ["a"],
+            "env": [{"name": "OURS", "value": "1"}, {"name": "THEIRS"}], "empty": {}});
+        let expected = json!({"metadata": {"annotations": {"theirs": "1"}}, "env": [{"name": "THEIRS"}]});
+        assert_eq!(applied(&live, Some(&before), &json!({"metadata": {}})), expected);
     }
 
     #[test]
