@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// Folders and files of the workspace, and where they go in the list.
-const SOURCES: [(&str, &str); 14] = [
+const SOURCES: [(&str, &str); 15] = [
     ("host/templates", "templates"),
     ("wit", "sdk/wit"),
     ("guest-sdk/src", "sdk/rust/src"),
+    // `cargo fmt --all` of a project reaches the SDK in it.
+    ("rustfmt.toml", "sdk/rust/rustfmt.toml"),
     ("guest-sdk/python/README.md", "sdk/python/README.md"),
     ("guest-sdk/python/pyproject.toml", "sdk/python/pyproject.toml"),
     ("guest-sdk/python/requirements.txt", "sdk/python/requirements.txt"),

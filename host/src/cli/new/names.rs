@@ -5,8 +5,8 @@ use pilothouse_model::names::PluginName;
 
 use crate::cli::exit::Exit;
 
-/// Words that Cargo refuses as the name of a package, or that shadow a library in it.
-const TAKEN: [&str; 58] = [
+/// Words that Cargo refuses as the name of a package, or that are a library in it.
+const TAKEN: [&str; 60] = [
     "abstract",
     "alloc",
     "as",
@@ -40,6 +40,8 @@ const TAKEN: [&str; 58] = [
     "move",
     "mut",
     "override",
+    "pilothouse",
+    "pilothouse-sdk",
     "priv",
     "proc-macro",
     "pub",
@@ -67,8 +69,14 @@ const TAKEN: [&str; 58] = [
     "yield",
 ];
 
-/// Longest kind and plural, characters: a label of DNS.
+/// Longest plural, characters: a label of DNS.
 const LABEL_MAX: usize = 63;
+
+/// Longest kind, characters: `KINDList` is a label, too.
+const KIND_MAX: usize = LABEL_MAX - "List".len();
+
+/// Longest name of a CustomResourceDefinition, `PLURAL.GROUP`, characters.
+const NAME_MAX: usize = 253;
 
 /// Group, version and kind, with the plural name.
 #[derive(Debug, PartialEq, Eq)]
@@ -86,7 +94,7 @@ impl Gvk {
         let [group, version, kind] = parts[..] else {
             return Err(wrong("Group/Version/Kind would be right, as example.com/v1alpha1/Site"));
         };
-        if !group.contains('.') || group.len() > 253 || !group.split('.').all(is_label) {
+        if !group.contains('.') || group.len() > NAME_MAX || !group.split('.').all(is_label) {
             return Err(wrong("the group must be a domain of yours, as example.com"));
         }
         if ["k8s.io", "kubernetes.io"].iter().any(|own| group == *own || group.ends_with(&format!(".{own}")))
@@ -99,13 +107,21 @@ impl Gvk {
             return Err(wrong("the version must be as v1, v1beta1 or v1alpha1"));
         }
         let starts_right = kind.starts_with(|first: char| first.is_ascii_uppercase());
-        if !starts_right || kind.len() > LABEL_MAX || !kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        if !starts_right || !kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(wrong("the kind must be in upper camel case, as Site"));
         }
+        if kind.len() > KIND_MAX {
+            return Err(wrong(&format!("the kind must have at most {KIND_MAX} characters")));
+        }
         let plural = plural.map_or_else(|| plural_of(&kind.to_ascii_lowercase()), str::to_owned);
-        if !is_label(&plural) {
-            return Err(Exit::bad_input(format!(
-                "--plural: `{plural}`: small letters and digits would be right, as sites"
+        let wrong = |problem: &str| Exit::bad_input(format!("--plural: `{plural}`: {problem}"));
+        // The API server asks for a label that a service could have as its name.
+        if !is_label(&plural) || !plural.starts_with(|first: char| first.is_ascii_lowercase()) {
+            return Err(wrong("small letters and digits, a letter first, would be right, as sites"));
+        }
+        if plural.len() + ".".len() + group.len() > NAME_MAX {
+            return Err(wrong(&format!(
+                "it must have at most {NAME_MAX} characters together with the group"
             )));
         }
         Ok(Self { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned(), plural })
@@ -123,7 +139,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Exit> {
     }
     if TAKEN.contains(&name) {
         return Err(Exit::bad_input(format!(
-            "NAME: `{name}` means something to the language: another name would be right, as {name}-operator"
+            "NAME: `{name}` is a word of the language or a library: another name would be right, as {name}-operator"
         )));
     }
     Ok(())
@@ -196,12 +212,35 @@ mod tests {
             let error = Gvk::parse(text, None).unwrap_err().message;
             assert!(error.starts_with(&format!("--kind: `{text}`: ")) && error.contains(right), "{error}");
         }
-        assert!(Gvk::parse("example.com/v1/Data", Some("Data")).unwrap_err().message.contains("as sites"));
-        for name in ["", "Web", "1web", "web_site", "web-", "match", "std"] {
+        for plural in ["Data", "2data", "-data", ""] {
+            let error = Gvk::parse("example.com/v1/Data", Some(plural)).unwrap_err().message;
+            assert!(
+                error.starts_with(&format!("--plural: `{plural}`: ")) && error.contains("as sites"),
+                "{error}"
+            );
+        }
+        for name in ["", "Web", "1web", "web_site", "web-", "match", "std", "pilothouse-sdk"] {
             let error = check_name(name).unwrap_err().message;
             assert!(error.starts_with("NAME: "), "{error}");
         }
         check_name("web-sites").unwrap();
+    }
+
+    /// As long as the API server takes the definition, with the names that are made of these.
+    #[test]
+    fn names_are_as_long_as_the_api_server_takes_them() {
+        let kind = |length: usize| format!("example.com/v1/{}", "K".repeat(length));
+        Gvk::parse(&kind(59), None).unwrap();
+        let error = Gvk::parse(&kind(60), None).unwrap_err().message;
+        assert!(error.ends_with("at most 59 characters"), "{error}");
+        let label = "g".repeat(62);
+        let group = |last: usize| [&label, &*label, &label, &"g".repeat(last)].join(".");
+        Gvk::parse(&format!("{}/v1/Site", group(58)), None).unwrap();
+        let error = Gvk::parse(&format!("{}/v1/Site", group(59)), None).unwrap_err().message;
+        assert!(
+            error.starts_with("--plural: `sites`: ") && error.ends_with("together with the group"),
+            "{error}"
+        );
     }
 
     #[test]

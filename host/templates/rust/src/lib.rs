@@ -19,19 +19,22 @@ pub struct {{kind}}Status {
 }
 
 impl Reconciler for {{kind}}Spec {
-    const PRIMARY: Resource = Resource::namespaced("{{group}}", "{{version}}", "{{kind}}", "{{plural}}");
+    {{primary}}
     type Status = {{kind}}Status;
 
     /// What the plugin is and may touch: the host allows it nothing else.
     fn controller() -> Controller {
-        let crd = Crd::of::<Self>().column("Message", Column::Text, ".spec.message").age();
+        let crd = Crd::of::<Self>()
+            .column("Message", Column::Text, ".spec.message")
+            .age();
         Controller::new(crd).owns(CONFIG_MAP)
     }
 
     /// One pass: says what shall be there. The host finds out what of that has to be written.
     fn reconcile(pass: &Pass<Self>, actions: &mut Actions) -> Result<(), Failure> {
         if pass.spec.message.trim().is_empty() {
-            return Err(Failure::invalid("spec.message", "is blank, a text would be right"));
+            let problem = "is blank, a text would be right";
+            return Err(Failure::invalid("spec.message", problem));
         }
         let config_map = format!("{}-message", pass.name());
         actions.apply(json!({
@@ -45,7 +48,8 @@ impl Reconciler for {{kind}}Spec {
             Some(_) => Condition::yes("Ready", "Written", "the ConfigMap is there"),
             None => Condition::no("Ready", "Writing", "the ConfigMap is not there yet"),
         };
-        actions.push(pass.set_status(&{{kind}}Status { config_map }).condition(ready));
+        let status = {{kind}}Status { config_map };
+        actions.push(pass.set_status(&status).condition(ready));
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use pilothouse_sdk::prelude::*;
 use pilothouse_sdk::testing::Cluster;
+
 use {{crate}}::{{kind}}Spec;
 
 fn cluster(message: &str) -> Cluster<{{kind}}Spec> {
@@ -13,7 +14,8 @@ fn a_message_becomes_a_config_map_and_a_second_pass_changes_nothing() {
     let mut cluster = cluster("hello");
     assert_eq!(cluster.pass()[0], "create ConfigMap hello-message");
     let outcome = cluster.settle();
-    assert_eq!(outcome.condition("Ready").map(|ready| ready.state), Some(State::True));
+    let ready = outcome.condition("Ready").expect("it is set");
+    assert_eq!(ready.state, State::True);
 
     cluster.edit(|spec| spec["message"] = json!("good bye"));
     assert_eq!(cluster.pass()[0], "ConfigMap hello-message: data.message");
@@ -22,5 +24,6 @@ fn a_message_becomes_a_config_map_and_a_second_pass_changes_nothing() {
 #[test]
 fn a_blank_message_is_the_users_to_change() {
     let outcome = cluster(" ").reconcile();
-    assert_eq!(outcome.failure, Some(Failure::invalid("spec.message", "is blank, a text would be right")));
+    let expected = Failure::invalid("spec.message", "is blank, a text would be right");
+    assert_eq!(outcome.failure, Some(expected));
 }

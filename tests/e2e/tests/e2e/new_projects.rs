@@ -60,9 +60,13 @@ impl Project {
 
     async fn make(&self, goal: &str) {
         let variables: Vec<&str> = self.variables.iter().map(String::as_str).collect();
-        let done = self.run(Path::new("make"), &[&[goal], variables.as_slice()].concat()).await;
+        self.succeeds("make", &[&[goal], variables.as_slice()].concat()).await;
+    }
+
+    async fn succeeds(&self, program: &str, arguments: &[&str]) {
+        let done = self.run(Path::new(program), arguments).await;
         let text = [done.stdout, done.stderr].concat();
-        assert!(done.status.success(), "make {goal}:\n{}", String::from_utf8_lossy(&text));
+        assert!(done.status.success(), "{program} {arguments:?}:\n{}", String::from_utf8_lossy(&text));
     }
 
     /// A file of the project as it would be applied in another namespace.
@@ -141,6 +145,8 @@ async fn a_rust_project_works_as_written_and_as_the_guide_goes_on() {
     const SITE: Kind = Kind("example.com/v1alpha1", "Site", "sites");
     let mut project = Project::new("rust", "example.com/v1alpha1/Site").await;
     project.variables.push(format!("COMPONENT_BUILD={} component build", cargo_component().display()));
+    project.succeeds("cargo", &["fmt", "--all", "--check"]).await;
+    project.succeeds("cargo", &["clippy", "--all-targets", "--", "--deny", "warnings"]).await;
     packages(&project).await;
     let plugin: serde_json::Value = serde_saphyr::from_str(&project.read("deploy/plugin.yaml")).unwrap();
     let packed =
