@@ -58,6 +58,7 @@ fn recording_keeps_what_people_wrote_and_is_done_once() {
             "resource: no such resource",
         ),
         (format!("{recorded}---\n{GREETING}"), "an object after the expected outcome"),
+        (format!("{GREETING}---\nfailure: {{retry: later}}\n"), "actions: a list would be right"),
     ] {
         let case = files.write("wrong.yaml", changed);
         let done = pilothouse(&["check", &plugin, &case]);

@@ -71,7 +71,8 @@ fn read_file(path: &Path, manifest: &Manifest) -> Result<CaseFile, Exit> {
     let name = path.display().to_string();
     let (mut cases, mut objects, mut expected) = (Vec::new(), Vec::new(), Vec::<Expected>::new());
     for document in documents::parse(&text, &name)? {
-        if document.value.get("actions").is_some() && document.value.get("kind").is_none() {
+        let is_outcome = FIELDS.iter().any(|field| document.value.get(field).is_some());
+        if is_outcome && document.value.get("kind").is_none() {
             expected.push(read_expected(document)?);
         } else if let Some(first) = expected.first() {
             return Err(Exit::bad_input(format!(
@@ -114,6 +115,11 @@ fn read_expected(document: Document) -> Result<Expected, Exit> {
     if let Some(field) = unknown {
         let right = FIELDS.join(", ");
         return Err(Exit::bad_input(format!("{place}: {field}: is no field of an outcome: {right} are")));
+    }
+    if !value["actions"].is_array() {
+        return Err(Exit::bad_input(format!(
+            "{place}: actions: a list would be right, `[]` if there are none"
+        )));
     }
     let now = match value["now"].take() {
         Value::Null => None,

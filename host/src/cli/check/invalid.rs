@@ -10,6 +10,7 @@ use crate::cli::offline::pass::{Caller, Moment};
 use crate::cli::render::SEED;
 
 use super::finding::{Finding, Rule};
+use super::life;
 use super::schema::{self, Wrong};
 use super::suite::Report;
 use super::world::World;
@@ -20,26 +21,18 @@ const WRONGS_MAX: usize = 64;
 /// A field that no schema has.
 const UNKNOWN: &str = "pilothouseUnknownField";
 
+/// Wrong resources of those that are then deleted: each is a deletion of one pass or a few.
+const DELETED_WRONGS_MAX: usize = 16;
+
 pub(super) fn check(caller: &Caller<'_>, world: &World<'_>, report: &mut Report) -> Result<(), Exit> {
-    let kind = world.kind();
-    let schema = schema::of(caller.plugin.manifest(), &kind);
-    let described = schema.map(|schema| {
-        let only_spec = json!({
-            "type": "object",
-            "required": schema["required"],
-            "properties": {"spec": schema["properties"]["spec"]},
-        });
-        schema::wrongs("", &world.primary, &only_spec, WRONGS_MAX)
-    });
-    for wrong in described.into_iter().flatten() {
+    for wrong in by_schema(caller, world, WRONGS_MAX) {
         let passed = pass(caller, world, &wrong)?;
         let what = format!("{} {}", wrong.path, wrong.how);
-        let field = wrong.path.rsplit(['.', '[']).next().unwrap_or_default().trim_end_matches(']').to_owned();
         match passed {
             Err(finding) => {
                 report.findings.push(Finding { text: format!("{what}: {}", finding.text), ..finding });
             }
-            Ok(Some(Failure::Invalid(text))) if text.contains(&field) => {}
+            Ok(Some(Failure::Invalid(text))) if text.contains(wrong.field()) => {}
             Ok(Some(Failure::Invalid(text))) => {
                 report.find(Rule::Invalid, format!("{what}: the failure does not name the field: `{text}`"));
             }
@@ -50,12 +43,8 @@ pub(super) fn check(caller: &Caller<'_>, world: &World<'_>, report: &mut Report)
         }
     }
     // Of these only so much is asked: a plugin may do without its spec, and the API server drops what it does not know.
-    let odd = [
-        Wrong { path: "spec".to_owned(), how: "is missing", value: None },
-        Wrong { path: "spec".to_owned(), how: "is empty", value: Some(json!({})) },
-        Wrong { path: format!("spec.{UNKNOWN}"), how: "is there", value: Some(json!({"a": [1]})) },
-    ];
-    for wrong in odd {
+    let unknown = Wrong { path: format!("spec.{UNKNOWN}"), how: "is there", value: Some(json!({"a": [1]})) };
+    for wrong in without_spec().into_iter().chain([unknown]) {
         let what = format!("{} {}", wrong.path, wrong.how);
         match pass(caller, world, &wrong)? {
             Err(finding) => {
@@ -71,6 +60,42 @@ pub(super) fn check(caller: &Caller<'_>, world: &World<'_>, report: &mut Report)
         }
     }
     Ok(())
+}
+
+/// The resource goes wrong and is then deleted. `world`: one whose deletion ends as long as it is right.
+pub(super) fn check_deletion(
+    caller: &Caller<'_>,
+    world: &World<'_>,
+    report: &mut Report,
+) -> Result<(), Exit> {
+    let Some(finalizer) = world.finalizer() else { return Ok(()) };
+    let without = without_spec();
+    let mut wrongs = by_schema(caller, world, DELETED_WRONGS_MAX);
+    wrongs.retain(|wrong| !without.contains(wrong));
+    for wrong in without.into_iter().chain(wrongs) {
+        let mut world = world.clone();
+        set(&mut world.primary, &wrong.path, wrong.value.clone());
+        life::wrong_ends(caller, world, &wrong, finalizer, report)?;
+    }
+    Ok(())
+}
+
+/// Ways in which the spec can be wrong by the plugin's own schema.
+fn by_schema(caller: &Caller<'_>, world: &World<'_>, count_max: usize) -> Vec<Wrong> {
+    let Some(schema) = schema::of(caller.plugin.manifest(), &world.kind()) else { return Vec::new() };
+    let only_spec = json!({
+        "type": "object",
+        "required": schema["required"],
+        "properties": {"spec": schema["properties"]["spec"]},
+    });
+    schema::wrongs("", &world.primary, &only_spec, count_max)
+}
+
+fn without_spec() -> [Wrong; 2] {
+    [
+        Wrong { path: "spec".to_owned(), how: "is missing", value: None },
+        Wrong { path: "spec".to_owned(), how: "is empty", value: Some(json!({})) },
+    ]
 }
 
 /// One pass over the resource gone wrong: how it failed, or what it broke.

@@ -1,5 +1,6 @@
 //! Several passes one after the other, each over what those before it left: to rest, and to the end.
 
+use pilothouse_model::action::Failure;
 use pilothouse_model::plan::Plan;
 
 use crate::cli::exit::Exit;
@@ -8,6 +9,7 @@ use crate::cli::render::SEED;
 
 use super::difference;
 use super::finding::{Finding, Rule};
+use super::schema::Wrong;
 use super::suite::{Report, makes};
 use super::world::{Change, World, short};
 
@@ -43,13 +45,60 @@ pub(super) fn comes_to_rest<'a>(
     Ok(None)
 }
 
-/// Passes from the resource's deletion to its release.
-pub(super) fn ends(caller: &Caller<'_>, mut world: World<'_>, report: &mut Report) -> Result<(), Exit> {
+/// How a deletion ended.
+enum End {
+    Released,
+    /// How the last pass ended.
+    Held(Option<Failure>, String),
+    /// A finding says what was wrong with a pass.
+    Found,
+}
+
+/// Passes from the resource's deletion to its release; whether it came to that.
+pub(super) fn ends(caller: &Caller<'_>, world: World<'_>, report: &mut Report) -> Result<bool, Exit> {
+    match end(caller, world, "", report)? {
+        End::Released => Ok(true),
+        End::Found => Ok(false),
+        End::Held(_, last) => {
+            report.find(
+                Rule::Finalizing,
+                format!("not released after {END_PASSES_MAX} passes, so the resource would never go; the last one: {last}"),
+            );
+            Ok(false)
+        }
+    }
+}
+
+/// The same for a resource that went wrong before it was deleted. A plugin that does not need to understand it lets it go;
+/// one that does says which field it is, and with the finalizer the other way out, as `kubectl delete` waits in silence.
+pub(super) fn wrong_ends(
+    caller: &Caller<'_>,
+    world: World<'_>,
+    wrong: &Wrong,
+    finalizer: &str,
+    report: &mut Report,
+) -> Result<(), Exit> {
+    let what = format!("{} {}, then deleted: ", wrong.path, wrong.how);
+    match end(caller, world, &what, report)? {
+        End::Held(Some(Failure::Invalid(text)), _) if text.contains(wrong.field()) && text.contains(finalizer) => {}
+        End::Held(_, last) => report.find(
+            Rule::Finalizing,
+            format!(
+                "{what}it never goes: {last}, where `release` would be right, or failure `invalid` that names the field and \
+                 the finalizer {finalizer}, which the user may take off"
+            ),
+        ),
+        End::Released | End::Found => {}
+    }
+    Ok(())
+}
+
+fn end(caller: &Caller<'_>, mut world: World<'_>, what: &str, report: &mut Report) -> Result<End, Exit> {
     world.delete();
-    let mut last = String::new();
+    let mut held = End::Found;
     for (count, seed) in (0..END_PASSES_MAX).zip(SEED..) {
-        let when = format!("pass {} of the deletion: ", count + 1);
-        let Some(plan) = pass(caller, &world, seed, &when, report)? else { return Ok(()) };
+        let when = format!("{what}pass {} of the deletion: ", count + 1);
+        let Some(plan) = pass(caller, &world, seed, &when, report)? else { return Ok(End::Found) };
         let new = plan.writes.iter().find(|write| makes(&write.operation) && !world.has(&write.target));
         if let Some(write) = new {
             let child = short(&write.target);
@@ -57,25 +106,20 @@ pub(super) fn ends(caller: &Caller<'_>, mut world: World<'_>, report: &mut Repor
                 Rule::Finalizing,
                 format!("{when}actions[{}] creates {child} while the resource is being deleted", write.index),
             );
-            return Ok(());
+            return Ok(End::Found);
         }
         world.carry_out(&plan);
         if plan.release && plan.failure.is_none() {
-            return Ok(());
+            return Ok(End::Released);
         }
-        last = match &plan.failure {
+        let last = match &plan.failure {
             Some(failure) => format!("{failure:?}"),
             None => format!("no release, {} other actions", plan.writes.len()),
         };
+        held = End::Held(plan.failure, last);
         world.wait(plan.requeue_after_ms.unwrap_or(0));
     }
-    report.find(
-        Rule::Finalizing,
-        format!(
-            "not released after {END_PASSES_MAX} passes, so the resource would never go; the last one: {last}"
-        ),
-    );
-    Ok(())
+    Ok(held)
 }
 
 /// One pass that comes to a plan; a finding if it does not.

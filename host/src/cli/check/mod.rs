@@ -2,6 +2,7 @@
 //! expected of each. From each case come many questions: the same again, passes over their own results, the deletion, the
 //! resource gone wrong. No cluster is needed; what the host does with an outcome is the host's own code.
 
+mod bounds;
 mod case;
 mod difference;
 mod finding;
@@ -42,7 +43,8 @@ What is checked with each case:
   limits       calls end within the limits of the plugin's settings
   trap         nothing traps
   status       no field that the schema does not declare or that is the host's, nothing that changes in each pass
-  finalizing   a resource that is being deleted is released, and nothing is created meanwhile
+  finalizing   a resource that is being deleted is released, and nothing is created meanwhile; one that has gone wrong
+               is too, or a failure `invalid` names the field and the finalizer
   invalid      a field that is missing or of another type is a failure `invalid` that names it
   names        children do not depend on the seed, and other resources have other children
   manifest, namespace, actions

@@ -1,10 +1,11 @@
 //! What the API server does with the schema of a CustomResourceDefinition, as far as `check` needs it: it drops what the
-//! schema does not know, and refuses what is missing or of another type.
+//! schema does not know, and refuses what is missing, of another type or out of bounds.
 
 use pilothouse_model::kind::Kind;
 use pilothouse_model::manifest::{Manifest, Scope};
 use serde_json::Value;
 
+use super::bounds;
 use super::difference::joined;
 
 /// Levels of a schema that are looked at: as many as people nest, and an end for a schema that does not.
@@ -61,6 +62,7 @@ fn check(path: &str, value: &Value, schema: &Value, found: &mut Vec<String>) {
     {
         found.push(format!("{path}: {value} is none of {}", Value::Array(allowed.clone())));
     }
+    found.extend(bounds::broken(value, schema).into_iter().map(|problem| format!("{path}: {problem}")));
     match value {
         Value::Object(fields) => {
             for name in required(schema) {
@@ -126,6 +128,13 @@ pub(super) struct Wrong {
     pub(super) how: &'static str,
     /// In its place; none: it is taken away.
     pub(super) value: Option<Value>,
+}
+
+impl Wrong {
+    /// The last name of the path.
+    pub(super) fn field(&self) -> &str {
+        self.path.rsplit(['.', '[']).next().unwrap_or_default().trim_end_matches(']')
+    }
 }
 
 /// Ways in which the fields below `path`, which `value` has, can be wrong by the schema: each required one missing, each
@@ -209,11 +218,43 @@ pub(super) fn of_manifest(manifest: &Manifest) -> Vec<String> {
     found
 }
 
-/// The API server refuses a schema in which a field has no type.
+/// What the API server refuses in a schema, and authors who write theirs by hand get wrong.
 fn structural(path: &str, schema: &Value, depth: usize, found: &mut Vec<String>) {
-    let is_typed = !types(schema).is_empty() || keeps_all(schema);
-    if !is_typed {
-        found.push(format!("{path}: has no type"));
+    let mut wrong = |at: &str, problem: &str| found.push(format!("{path}{at}: {problem}"));
+    let kinds = types(schema);
+    if depth == 0 && kinds != ["object"] {
+        wrong(".type", "`object` would be right");
+    } else if kinds.is_empty() && !keeps_all(schema) {
+        wrong("", "has no type");
+    }
+    if kinds == ["array"] && !schema["items"].is_object() {
+        wrong(".items", "is missing: the schema of an item would be right");
+    }
+    if schema["properties"].is_object() && schema.get("additionalProperties").is_some() {
+        wrong(".additionalProperties", "cannot stand beside `properties`");
+    }
+    if schema["uniqueItems"] == Value::Bool(true) {
+        wrong(".uniqueItems", "is not allowed: `x-kubernetes-list-type: set` would be right");
+    }
+    for keyword in ["$ref", "definitions", "dependencies", "id", "patternProperties"] {
+        if schema.get(keyword).is_some() {
+            wrong(&format!(".{keyword}"), "is not allowed in a structural schema");
+        }
+    }
+    if schema["x-kubernetes-list-type"] == "map" {
+        let item = &schema["items"];
+        for key in
+            schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str)
+        {
+            let is_always_there =
+                required(item).any(|name| name == key) || item["properties"][key].get("default").is_some();
+            if !is_always_there {
+                wrong(
+                    ".items",
+                    &format!("`{key}` is a key of the list: it must be required or have a default"),
+                );
+            }
+        }
     }
     if depth > DEPTH_MAX {
         return;
@@ -286,12 +327,8 @@ mod tests {
     #[test]
     fn a_schema_without_types_is_no_schema() {
         let mut found = Vec::new();
-        structural(
-            "s",
-            &json!({"type": "object", "properties": {"a": {}, "b": {"type": "array", "items": {}}}}),
-            0,
-            &mut found,
-        );
+        let schema = json!({"type": "object", "properties": {"a": {}, "b": {"type": "array", "items": {}}}});
+        structural("s", &schema, 0, &mut found);
         assert_eq!(found, ["s.properties.a: has no type", "s.properties.b.items: has no type"]);
     }
 }

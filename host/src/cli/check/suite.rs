@@ -9,7 +9,7 @@ use pilothouse_model::limits::Limits;
 use pilothouse_model::object::Object;
 use pilothouse_model::plan::{Operation, Plan};
 use pilothouse_sandbox::Usage;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::cli::exit::Exit;
 use crate::cli::offline::pass::{Caller, Moment, Passed};
@@ -102,13 +102,16 @@ pub(super) fn check(
         resource(&caller, &world, &mut report);
     }
     if scene.deleting {
-        life::ends(&caller, world, &mut report)?;
+        if life::ends(&caller, world.clone(), &mut report)? {
+            invalid::check_deletion(&caller, &world, &mut report)?;
+        }
     } else {
         let rested = life::comes_to_rest(&caller, world.clone(), &mut report)?;
         if let Some(rested) = rested
             && scene.controller.finalizer.is_some()
+            && life::ends(&caller, rested.clone(), &mut report)?
         {
-            life::ends(&caller, rested, &mut report)?;
+            invalid::check_deletion(&caller, &rested, &mut report)?;
         }
         if !refused {
             invalid::check(&caller, &world, &mut report)?;
@@ -240,20 +243,28 @@ fn status(caller: &Caller<'_>, world: &World<'_>, plan: &Plan, report: &mut Repo
     }
     if let Some(schema) = schema::of(caller.plugin.manifest(), &kind) {
         let schema = &schema["properties"]["status"];
-        // Conditions get what they lack from the host.
-        let mut own = Value::Object(status.clone());
-        let conditions = own.as_object_mut().and_then(|own| own.remove("conditions"));
-        if conditions.is_some() && schema["properties"]["conditions"].is_null() {
-            report.find(
-                Rule::Status,
-                "status.conditions: the schema does not know it, so the API server drops it",
-            );
-        }
+        let own = completed(status, &world.now());
         for problem in schema::problems("status", &pilothouse_model::merge_patch::without_nulls(&own), schema)
         {
             report.find(Rule::Status, problem);
         }
     }
+}
+
+/// The status with what the host adds to its conditions, and without those that it takes away.
+fn completed(status: &Map<String, Value>, now: &str) -> Value {
+    let mut status = status.clone();
+    if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+        conditions.retain(|condition| !condition["status"].is_null());
+        for condition in conditions {
+            for (field, value) in [("message", ""), ("lastTransitionTime", now)] {
+                if condition[field].is_null() {
+                    condition[field] = json!(value);
+                }
+            }
+        }
+    }
+    Value::Object(status)
 }
 
 /// A case shows what a cluster can have.

@@ -140,6 +140,11 @@ impl<'a> World<'a> {
         self.controller.primary.kind()
     }
 
+    /// The plugin's own.
+    pub(super) fn finalizer(&self) -> Option<&'a str> {
+        self.controller.finalizer.as_deref()
+    }
+
     /// `metadata.name`
     pub(super) fn name(&self) -> &str {
         self.primary["metadata"]["name"].as_str().unwrap_or_default()

@@ -140,6 +140,33 @@ fn a_status_that_the_schema_does_not_declare() {
     assert!(checked.text.contains("status.ready: boolean would be right"), "{}", checked.text);
 }
 
+/// The API server would refuse the whole status for it, in each pass.
+#[test]
+fn a_condition_that_the_schema_does_not_allow() {
+    let mut crd = crd(&json!({"x-kubernetes-preserve-unknown-fields": true}));
+    let reason =
+        json!({"type": "string", "minLength": 1, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"});
+    let condition = json!({"type": "object", "required": ["type", "status", "lastTransitionTime", "reason", "message"],
+        "properties": {"type": {"type": "string"}, "status": {"type": "string"}, "reason": reason,
+            "message": {"type": "string", "maxLength": 5}, "lastTransitionTime": {"type": "string"},
+            "observedGeneration": {"type": "integer"}}});
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"] =
+        json!({"type": "array", "items": condition});
+    let plugin = Broken::new(json!({"crds": [crd]}));
+    let status = |reason: &str, message: &str| {
+        let ready = json!({"type": "Ready", "status": "True", "reason": reason, "message": message});
+        plugin.check(json!({"status": {"conditions": [ready, {"type": "Old", "status": null}]}}), &[])
+    };
+    breaks(&status("All good", ""), "status", "status.conditions[0].reason: \"All good\" does not match");
+    breaks(
+        &status("Good", "longer"),
+        "status",
+        "status.conditions[0].message: 6 characters, 5 or less would be right",
+    );
+    let checked = status("Good", "");
+    assert_eq!(checked.code, Some(0), "{}", checked.text);
+}
+
 #[test]
 fn a_deletion_that_does_not_end_or_makes_something() {
     let plugin = Broken::new(json!({}));
@@ -163,6 +190,37 @@ fn wrong_resources_that_are_not_called_invalid() {
     let checked = plugin.check(json!({"size": 1}), &[]);
     breaks(&checked, "invalid", "spec.size is missing: it goes on, where failure `invalid` would be right");
     assert!(checked.text.contains("spec.size is a list: it goes on"), "{}", checked.text);
+}
+
+#[test]
+fn a_wrong_resource_that_can_never_be_deleted() {
+    let size = json!({"required": ["size"], "properties": {"size": {"type": "integer"}}});
+    let plugin = Broken::new(json!({"crds": [crd(&size)]}));
+    let ends = |failure: Value| {
+        let reads = |failure: &Value| json!({"field": "size", "failure": failure});
+        let script = json!({
+            "reads": reads(&json!({"invalid": "spec.size: a whole number would be right"})),
+            "deleting": {"reads": reads(&failure), "actions": [{"release": true}]},
+        });
+        let annotations = json!({"test.pilothouse.dev/script": script.to_string()});
+        plugin.check_resource(
+            json!({"metadata": {"name": "web", "annotations": annotations}, "spec": {"size": 1}}),
+            &[],
+        )
+    };
+    // Right in any other pass, and here a `kubectl delete` that hangs and does not say why.
+    let checked = ends(json!({"invalid": "spec.size: a whole number would be right"}));
+    breaks(&checked, "finalizing", "spec.size is missing, then deleted: it never goes: Invalid(");
+    assert!(checked.text.contains("spec is a text, then deleted"), "{}", checked.text);
+    breaks(
+        &ends(json!({"retry": "no size"})),
+        "finalizing",
+        "spec.size is a list, then deleted: it never goes: Retry(",
+    );
+    let way_out =
+        "spec.size: a whole number would be right; or take the finalizer test.pilothouse.dev/scripted off";
+    let checked = ends(json!({"invalid": way_out}));
+    assert_eq!(checked.code, Some(0), "{}", checked.text);
 }
 
 #[test]
@@ -212,6 +270,9 @@ fn a_crd_that_the_api_server_would_refuse_and_a_case_that_it_would() {
     let plugin = Broken::new(json!({"crds": [crd(&json!({}))]}));
     let checked = plugin.check(json!({"sizee": 1}), &[]);
     breaks(&checked, "schema", "of the resource: spec.sizee: the schema does not know it");
+    let plugin = Broken::new(json!({"crds": [crd(&json!({"maxProperties": 0}))]}));
+    let checked = plugin.check(json!({"status": {}}), &[]);
+    breaks(&checked, "schema", "of the resource: spec: 1 fields, 0 or less would be right");
 }
 
 /// The scripted kind, with this in the schema of its spec, and one field of the status.

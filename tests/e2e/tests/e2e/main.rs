@@ -28,6 +28,7 @@ mod pod_replica;
 mod refusals;
 mod rights;
 mod scaling;
+mod schemas;
 mod scripted;
 mod secrets;
 mod support;

@@ -10,6 +10,7 @@
 //! - `requeueAfterMs`.
 //! - `needs`: `apiVersion`, `kind` and `name` of an object that is looked up; while there is none the pass does nothing
 //!   and fails with `retry`.
+//! - `reads`: `field` of the spec, a whole number; if it is none the pass does nothing and fails with `failure`.
 //! - `failure`: `{"invalid": …}` or `{"retry": …}`.
 //! - `behaviour`: `trap`, `loop` or `allocate`. `work`: that many turns of a loop.
 //! - `deleting`: the script of the passes that finalize; left out, they release.
@@ -84,7 +85,7 @@ impl Guest for Scripted {
             Err(error) => return failed(Failure::Invalid(error.to_string())),
         };
         let annotated = primary["metadata"]["annotations"]["test.pilothouse.dev/script"].as_str();
-        if !matches!(primary["spec"], Value::Object(_) | Value::Null) {
+        if !desired.deleting && !matches!(primary["spec"], Value::Object(_) | Value::Null) {
             return failed(Failure::Invalid("spec: is no object".to_owned()));
         }
         let told = match annotated.map(serde_json::from_str) {
@@ -105,12 +106,17 @@ impl Guest for Scripted {
             }
         }
         fill_in(&mut script, &desired, &primary["metadata"]);
-        perform(&script, &observed)
+        perform(&script, &primary["spec"], &observed)
     }
 }
 
-fn perform(script: &Value, observed: &Observed) -> Outcome {
+fn perform(script: &Value, spec: &Value, observed: &Observed) -> Outcome {
     behave(script);
+    if let Some(field) = script["reads"]["field"].as_str()
+        && !spec[field].is_i64()
+    {
+        return Outcome { actions: Vec::new(), failure: failure(&script["reads"]["failure"]) };
+    }
     if let Some(needed) = script["needs"].as_object() {
         match observed.related.iter().find(|answer| answer.query == "needs") {
             None => {
