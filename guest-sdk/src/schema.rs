@@ -62,7 +62,15 @@ fn structural(schema: Value, path: &str) -> Value {
     if let Some(only) = schema.remove("const") {
         schema.insert("enum".to_owned(), json!([only]));
     }
+    // Of a number that is not zero.
+    if let Some(not) = schema.get_mut("not")
+        && let Some(only) = not.get("const").cloned()
+    {
+        *not = json!({"enum": [only]});
+    }
     drop_null(&mut schema, path);
+    say_lists(&mut schema, path);
+    say_maps(&mut schema, path);
     if let Some((keyword, variants)) = take_variants(&mut schema) {
         if variants.iter().all(|variant| variant["const"].is_string() || variant["enum"].is_array()) {
             merge_enumeration(&mut schema, &variants);
@@ -120,6 +128,32 @@ fn drop_null(schema: &mut Map<String, Value>, path: &str) {
         let only = only.clone();
         schema.insert("type".to_owned(), only);
     }
+}
+
+/// The API server refuses `uniqueItems`, and has a list type of its own for sets of plain values. Of others it cannot tell
+/// whether two are the same; the type that reads them can.
+fn say_lists(schema: &mut Map<String, Value>, path: &str) {
+    assert!(
+        !schema.contains_key("prefixItems"),
+        "{path}: a tuple has no structural schema, a struct would be right"
+    );
+    let is_set = schema.remove("uniqueItems") == Some(Value::Bool(true));
+    let is_plain =
+        |item: &Value| matches!(item["type"].as_str(), Some("string" | "integer" | "number" | "boolean"));
+    if is_set && schema.get("items").is_some_and(is_plain) {
+        schema.insert("x-kubernetes-list-type".to_owned(), json!("set"));
+    }
+}
+
+/// A map whose keys are numbers has a pattern for them, which the API server does not take.
+fn say_maps(schema: &mut Map<String, Value>, path: &str) {
+    let Some(Value::Object(patterns)) = schema.remove("patternProperties") else { return };
+    let mut values: Vec<Value> = patterns.into_iter().map(|(_, value)| value).collect();
+    values.dedup();
+    match values.pop() {
+        Some(value) if values.is_empty() => schema.insert("additionalProperties".to_owned(), value),
+        _ => panic!("{path}: a map must have values of one type"),
+    };
 }
 
 fn descend(schema: &mut Map<String, Value>, path: &str) {
@@ -198,7 +232,8 @@ fn merge_objects(schema: &mut Map<String, Value>, variants: Vec<Value>, keyword:
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::num::NonZeroI32;
 
     use serde::{Deserialize, Serialize};
 
@@ -301,6 +336,39 @@ mod tests {
                 },
             })
         );
+    }
+
+    /// What the API server would refuse, or drop, as schemars says it.
+    #[test]
+    fn sets_maps_of_numbers_and_numbers_that_are_not_zero_are_said_otherwise() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema matters")]
+        struct Odd {
+            names: BTreeSet<String>,
+            nested: BTreeSet<Vec<String>>,
+            ports: BTreeMap<u16, String>,
+            step: NonZeroI32,
+        }
+        let text = json!({"type": "string"});
+        let expected = json!({
+            "names": {"type": "array", "items": text, "x-kubernetes-list-type": "set"},
+            "nested": {"type": "array", "items": {"type": "array", "items": text}},
+            "ports": {"type": "object", "additionalProperties": text},
+            "step": {"type": "integer", "format": "int32", "not": {"enum": [0]}},
+        });
+        assert_eq!(of_spec::<Odd>()["properties"], expected);
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    struct Pair {
+        #[expect(dead_code, reason = "only its schema matters")]
+        both: (String, i32),
+    }
+
+    #[test]
+    #[should_panic(expected = "spec.both: a tuple has no structural schema, a struct would be right")]
+    fn a_tuple_is_refused() {
+        of_spec::<Pair>();
     }
 
     #[test]

@@ -34,7 +34,8 @@ impl Time {
             && hour < 24
             && minute < 60
             && second < 60;
-        if !right || !(1..=31).contains(&day) {
+        // A day that its month does not have is one of the next.
+        if !right || self::date(days(year, month, day)) != [year, month, day] {
             return None;
         }
         Some(Self(days(year, month, day) * DAY_SECONDS + hour * 3600 + minute * 60 + second))
@@ -163,6 +164,8 @@ mod tests {
             "2025-01-01T00:00:00+01:00",
             "2025-13-01T00:00:00Z",
             "2025-01-00T00:00:00Z",
+            "2025-02-29T00:00:00Z",
+            "2025-04-31T00:00:00Z",
             "2025-01-01T24:00:00Z",
             "2025-01-01T00:00Z",
             "2025-01-01T00:00:+1Z",

@@ -63,6 +63,7 @@ async fn check_refuses_the_schemas_that_the_api_server_refuses() {
         (keyed(named), true),
         (keyed(defaulted), true),
         (text.clone(), true),
+        (json!({"type": "integer", "not": {"enum": [0]}}), true),
         (json!({"x-kubernetes-int-or-string": true}), true),
         (json!({"x-kubernetes-preserve-unknown-fields": true}), true),
         (json!({"type": "object", "additionalProperties": true}), true),
