@@ -12,7 +12,7 @@ cp ../wit/operator.wit python/src/pilothouse/operator.wit
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 "$python" -c 'import sys; from componentize_py import script; sys.exit(script())' \
-  --quiet --wit-path ../wit/operator.wit --world plugin --world-module pilothouse_wit bindings "$made/bindings"
+  --quiet --wit-path ../wit/operator.wit --world guarding-plugin --world-module pilothouse_wit bindings "$made/bindings"
 rm -rf python/src/pilothouse_wit
 cp -r "$made/bindings/pilothouse_wit" "$made/bindings/componentize_py_types.py" python/src
 

@@ -251,7 +251,7 @@ class ContractTest(unittest.TestCase):
         source = Path(__file__).parents[1] / "src"
         with tempfile.TemporaryDirectory() as directory:
             command = "import sys; from componentize_py import script; sys.exit(script())"
-            arguments = ["--quiet", "--wit-path", str(source / "pilothouse/operator.wit"), "--world", "plugin"]
+            arguments = ["--quiet", "--wit-path", str(source / "pilothouse/operator.wit"), "--world", "guarding-plugin"]
             arguments += ["--world-module", "pilothouse_wit", "bindings", f"{directory}/made"]
             subprocess.run([sys.executable, "-c", command, *arguments], check=True)
             made = Path(directory, "made")

@@ -23,6 +23,7 @@ What is different from kopf, because the host is level-triggered and a plugin ha
 - `on.create` and `on.update` handlers run on every pass over an object that is not being deleted: after each change of
   the object, of its children and of what it relates to, and at each resync. There is no mark of "handled before" to
   tell them apart. What has to be remembered stands in the status.
+- `on.validate` and `on.mutate` make webhooks of the plugin: the host serves them, and tells the API server.
 - Nothing is imported at run time: a module that a handler needs is imported at the top of the file, as that is what the
   component is made of. Modules of the standard library are there; files, network, variables and arguments are not, and
   `time`, `datetime`, `random`, `uuid` and `secrets` are functions of the pass alone.
@@ -41,7 +42,7 @@ from .actions import (
     patch_target,
     requeue_after,
 )
-from .errors import PermanentError, TemporaryError
+from .errors import AdmissionError, PermanentError, TemporaryError
 from .kinds import (
     CONFIG_MAP,
     CRON_JOB,
@@ -65,11 +66,12 @@ from .kinds import (
     Resource,
 )
 from .objects import Answer, Objects, Rejected
-from .registry import Child, Related, Target, controller, manifest, plugin
+from .registry import Child, Related, Target, controller, guard, manifest, plugin
 
 reconcile = on.reconcile
 
 __all__ = [
+    "AdmissionError",
     "Answer",
     "CONFIG_MAP",
     "CRON_JOB",
@@ -106,6 +108,7 @@ __all__ = [
     "event",
     "extension",
     "generate_secret",
+    "guard",
     "look_up",
     "manifest",
     "on",

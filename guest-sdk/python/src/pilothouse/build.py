@@ -28,6 +28,10 @@ import {plugin}
 from pilothouse.component import Reconciler
 """
 
+_GUARDING_ENTRY = """\
+from pilothouse.admission import Admission
+"""
+
 
 class BuildError(Exception):
     """What is wrong, and what would be right."""
@@ -36,7 +40,8 @@ class BuildError(Exception):
 def build(plugin: Path, output: Path, paths: Sequence[Path] = ()) -> None:
     """Writes the component of a plugin."""
     # A mistake in the file is told by this Python, in words rather than by a trap.
-    describe(plugin)
+    # What is exported is part of what the host knows a plugin by, so that of one without webhooks is a pass alone.
+    guards = "admission" in json.loads(describe(plugin))
     if importlib.util.find_spec("componentize_py") is None:
         raise BuildError(
             f"componentize-py is not installed for {sys.executable}: `{sys.executable} -m pip install "
@@ -45,7 +50,7 @@ def build(plugin: Path, output: Path, paths: Sequence[Path] = ()) -> None:
     here = Path(__file__).parent
     with tempfile.TemporaryDirectory(prefix="pilothouse-") as directory:
         entry = Path(directory) / "pilothouse_entry.py"
-        entry.write_text(_ENTRY.format(plugin=plugin.stem))
+        entry.write_text(_ENTRY.format(plugin=plugin.stem) + (_GUARDING_ENTRY if guards else ""))
         package = Path(directory) / "sdk"
         package.mkdir()
         # Only what runs inside: not the tests' and the builder's modules, nor the stubs, which componentize-py has.
@@ -57,7 +62,7 @@ def build(plugin: Path, output: Path, paths: Sequence[Path] = ()) -> None:
         python_path = [directory, str(package), str(plugin.resolve().parent), *(str(path.resolve()) for path in paths)]
         component = Path(directory) / "component.wasm"
         command = [sys.executable, "-c", "import sys; from componentize_py import script; sys.exit(script())"]
-        command += ["--quiet", "--wit-path", str(here / "operator.wit"), "--world", "plugin"]
+        command += ["--quiet", "--wit-path", str(here / "operator.wit"), "--world", "guarding-plugin" if guards else "plugin"]
         command += ["--world-module", WORLD_MODULE, "componentize", "--output", str(component)]
         for path in python_path:
             command += ["--python-path", path]

@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
+Reason = Literal[
+    "FieldValueInvalid",
+    "FieldValueRequired",
+    "FieldValueForbidden",
+    "FieldValueNotSupported",
+    "FieldValueDuplicate",
+    "FieldValueNotFound",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueTypeInvalid",
+]
+"""In which way a field is wrong, in the API server's words."""
+
 
 class PermanentError(Exception):
     """The object is wrong and its user must change it. No retry until it, a child or a related object changes.
@@ -9,6 +24,23 @@ class PermanentError(Exception):
     The text names the field and what would be right: ``spec.replicas: 0 is too few, 1 to 5 would be right``. Actions
     before it are carried out all the same, so that a status can say why.
     """
+
+
+class AdmissionError(PermanentError):
+    """The object may not be stored, or on deletion: may not go. Raised by handlers of `on.validate`.
+
+    `field` is the path of what is wrong, ``spec.ports[0].name``, and the message says what would be right: the API server
+    puts the field, the reason's words and the value before it. In a pass it is the `PermanentError` that it is, so that
+    one function checks in both. To name several fields at once, raise an `ExceptionGroup` of them.
+    """
+
+    def __init__(self, message: str, *, field: str = "", reason: Reason = "FieldValueInvalid") -> None:
+        if reason not in get_args(Reason):
+            raise ValueError(f"reason: {reason!r} is none of {', '.join(get_args(Reason))}")
+        super().__init__(f"{field}: {message}" if field else message)
+        self.message = message
+        self.field = field
+        self.reason = reason
 
 
 class TemporaryError(Exception):

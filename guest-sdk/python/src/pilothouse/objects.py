@@ -38,3 +38,19 @@ class Rejected(NamedTuple):
     message: str
     kind: str | None
     name: str | None
+
+
+def parts(body: dict[str, Any]) -> dict[str, Any]:
+    """An object as arguments of a handler: the whole, and parts of it by their names in kopf."""
+    meta = body.get("metadata") or {}
+    return {
+        "body": body,
+        "spec": body.get("spec") or {},
+        "meta": meta,
+        "status": body.get("status") or {},
+        "name": meta.get("name"),
+        "namespace": meta.get("namespace"),
+        "uid": meta.get("uid"),
+        "labels": meta.get("labels") or {},
+        "annotations": meta.get("annotations") or {},
+    }

@@ -11,7 +11,6 @@ How a handler ends says what becomes of the pass:
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import random
@@ -23,8 +22,8 @@ from pilothouse_wit.imports import types
 from . import registry, schema
 from .actions import Collected, collecting, text
 from .errors import PermanentError, TemporaryError, Unanswered
-from .objects import Answer, Objects, Rejected
-from .registry import Controller, Handler
+from .objects import Answer, Objects, Rejected, parts
+from .registry import Controller, accepted
 
 logger = logging.getLogger("pilothouse.operator")
 
@@ -66,7 +65,7 @@ def _call(
     handlers = controller.deleters if deleting else controller.reconcilers
     try:
         for handler in handlers:
-            returned = handler(**_accepted(handler, arguments))
+            returned = handler(**accepted(handler, arguments))
             if returned is None:
                 continue
             if not isinstance(returned, dict):
@@ -85,28 +84,11 @@ def _call(
     return None
 
 
-def _accepted(handler: Handler, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that a handler has names for: all, if it has `**_`."""
-    parameters = inspect.signature(handler).parameters
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
-        return arguments
-    return {name: value for name, value in arguments.items() if name in parameters}
-
-
 def _arguments(
     body: dict[str, Any], desired: types.Desired, observed: types.Observed, answers: dict[str, Answer]
 ) -> dict[str, Any]:
-    meta = body["metadata"]
     return {
-        "body": body,
-        "spec": body.get("spec") or {},
-        "meta": meta,
-        "status": body.get("status") or {},
-        "name": meta["name"],
-        "namespace": meta.get("namespace"),
-        "uid": meta.get("uid"),
-        "labels": meta.get("labels") or {},
-        "annotations": meta.get("annotations") or {},
+        **parts(body),
         "children": Objects(map(json.loads, observed.children)),
         "related": answers,
         "rejected": [_rejected(one) for one in observed.last],

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Literal, TypeVar
+from typing import Any, Callable, Iterable, Literal, Mapping, TypeVar
 
 from . import schema as schemas
+from .guards import Guard
 from .kinds import Resource
 
 Projection = Literal["full", "metadata"] | dict[str, list[str]]
 Handler = Callable[..., "dict[str, Any] | None"]
 H = TypeVar("H", bound=Handler)
 
-ARGUMENTS = frozenset(
-    "spec meta status name namespace uid labels annotations body logger children related rejected now config".split()
-)
+_SHARED = frozenset("spec meta status name namespace uid labels annotations body logger now config".split())
+ARGUMENTS = _SHARED | {"children", "related", "rejected"}
 """Names that a handler may have among its parameters."""
+CHECK_ARGUMENTS = _SHARED | {"old", "new", "operation", "subresource", "dryrun", "userinfo", "warnings"}
+"""Those of a handler of `on.validate`."""
+MUTATION_ARGUMENTS = CHECK_ARGUMENTS | {"patch"}
+"""Those of a handler of `on.mutate`."""
 
 
 def _said(**fields: tuple[Any, Any]) -> dict[str, Any]:
@@ -112,6 +116,7 @@ class Plugin:
     version: str = "0.0.0"
     crds: list[dict[str, Any]] = field(default_factory=list)
     controllers: dict[tuple[str, str, str], Controller] = field(default_factory=dict)
+    guards: dict[tuple[str, str, str], Guard] = field(default_factory=dict)
 
     def controller(self, key: tuple[str, str, str]) -> Controller:
         found = self.controllers.get(key)
@@ -126,17 +131,39 @@ class Plugin:
         """The controller of an object's kind."""
         return next((one for one in self.controllers.values() if one.primary.is_kind_of(body)), None)
 
+    def guard(self, key: tuple[str, str, str]) -> Guard:
+        """The guard of a kind that has a controller, or was named by `pilothouse.guard`."""
+        found = self.guards.get(key)
+        if found is None:
+            controller = self.controllers.get(key)
+            if controller is None:
+                raise ValueError(
+                    f"nothing is known of {'/'.join(key)}: say `pilothouse.controller(...)`, or for a kind that is only "
+                    "guarded `pilothouse.guard(..., kind=KIND)`, before its handlers"
+                )
+            found = self.guards[key] = Guard(controller.primary, controller.schema)
+        return found
+
     def manifest(self) -> dict[str, Any]:
         if self.name is None:
             raise ValueError("the plugin has no name: say `pilothouse.plugin(NAME, version=VERSION)`")
         for key, controller in self.controllers.items():
             if not controller.reconcilers:
                 raise ValueError(f"{'/'.join(key)} has no handler: `@pilothouse.on.create(...)` makes a function one")
+        guards = [one.to_json() for one in self.guards.values()]
+        scaled = [one.resource.kind for one in self.guards.values() if "scale" in one.subresources]
+        if len(scaled) > 1:
+            raise ValueError(
+                f"{' and '.join(scaled)} have handlers for `scale`: a plugin has them for one kind, as a scale does not say "
+                "of which kind it is"
+            )
         return {
             "name": self.name,
             "version": self.version,
             "crds": self.crds,
             "controllers": [self._controller_to_json(one) for one in self.controllers.values()],
+            # A component exports `admission` if there are any.
+            **_said(admission=(guards, [])),
         }
 
     def _controller_to_json(self, controller: Controller) -> dict[str, Any]:
@@ -220,6 +247,51 @@ def controller(
     return primary
 
 
+def guard(
+    group: str,
+    version: str,
+    plural: str,
+    *,
+    kind: str | None = None,
+    scope: Literal["Namespaced", "Cluster"] = "Namespaced",
+    ignore_failures: bool = False,
+    timeout_seconds: int = 10,
+    exact_version: bool = False,
+    reinvoke: bool = False,
+    object_selector: dict[str, Any] | None = None,
+    match_conditions: Mapping[str, str] | None = None,
+) -> None:
+    """Says how a kind is guarded that has handlers of `on.validate` or `on.mutate`, where the defaults do not fit.
+
+    With `ignore_failures` requests go on unchecked while the plugin does not answer, instead of failing. After
+    `timeout_seconds`, 1 to 30, the API server gives up. With `exact_version` requests for other versions of the kind do
+    not count; else they are shown in this one. With `reinvoke` mutations run once more when another webhook has changed
+    the object since. `object_selector` (``{"matchLabels": {...}}``) and `match_conditions` (names and CEL expressions)
+    narrow what is asked about.
+
+    A kind that the plugin does not reconcile needs its `kind` and `scope` here, before its handlers. Kinds of others
+    are guarded by the administrator's grant.
+    """
+    key = (group, version, plural)
+    if kind is not None:
+        if key in _current.controllers:
+            raise ValueError(f"{'/'.join(key)} has a controller, which says its `kind`")
+        if key not in _current.guards:
+            _current.guards[key] = Guard(Resource(group, version, plural, kind, scope), {})
+    found = _current.guard(key)
+    if found.options is not None:
+        raise ValueError(f"{'/'.join(key)} has a guard already")
+    conditions = [{"name": name, "expression": text} for name, text in (match_conditions or {}).items()]
+    found.options = _said(
+        failurePolicy=("Ignore" if ignore_failures else "Fail", "Fail"),
+        timeoutSeconds=(timeout_seconds, 10),
+        matchPolicy=("Exact" if exact_version else "Equivalent", "Equivalent"),
+        reinvocation=("IfNeeded" if reinvoke else "Never", "Never"),
+        objectSelector=(object_selector, None),
+        matchConditions=(conditions, []),
+    )
+
+
 def manifest() -> dict[str, Any]:
     """The manifest, in the form of `manifest.schema.json`."""
     return _current.manifest()
@@ -227,14 +299,25 @@ def manifest() -> dict[str, Any]:
 
 def register(handlers: list[Handler], handler: Handler) -> None:
     """Adds a handler once, however many decorators name it, and checks that it can be called."""
+    check_arguments(handler, ARGUMENTS)
+    if handler not in handlers:
+        handlers.append(handler)
+
+
+def check_arguments(handler: Handler, known: frozenset[str]) -> None:
+    """Refuses a handler that has a parameter which it would not be given."""
     for name, parameter in inspect.signature(handler).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             continue
         by_name = parameter.kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        if by_name and (name in ARGUMENTS or parameter.default is not inspect.Parameter.empty):
+        if by_name and (name in known or parameter.default is not inspect.Parameter.empty):
             continue
-        raise TypeError(
-            f"{handler.__name__}: no argument is called `{name}`; there are {', '.join(sorted(ARGUMENTS))}"
-        )
-    if handler not in handlers:
-        handlers.append(handler)
+        raise TypeError(f"{handler.__name__}: no argument is called `{name}`; there are {', '.join(sorted(known))}")
+
+
+def accepted(handler: Handler, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a handler has names for: all, if it has `**_`."""
+    parameters = inspect.signature(handler).parameters
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+        return arguments
+    return {name: value for name, value in arguments.items() if name in parameters}

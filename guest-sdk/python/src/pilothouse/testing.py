@@ -8,6 +8,11 @@
     assert outcome.applied("ConfigMap", "hello")["data"] == {"text": "good day"}
     assert outcome.status == {"greeted": True}
 
+`validate` and `mutate` ask what the API server would ask before it stores an object:
+
+    assert str(validate({..., "spec": {"text": ""}})) == "spec.text: say something"
+    assert mutate({..., "spec": {}})["spec"] == {"text": "hello"}
+
 What it does not pretend: defaults and refusals of the API server, and the host's check of actions against the manifest,
 which `pilothouse render` does with the component.
 """
@@ -19,10 +24,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Iterable, Iterator, Mapping
 
+from pilothouse_wit.exports import admission as wit
 from pilothouse_wit.imports import types
 
 from . import passes
 from . import registry
+from .admission import Admission
+from .guards import Operation, Subresource
 from .registry import Plugin
 
 
@@ -112,6 +120,79 @@ def reconcile(
     )
     outcome = passes.run(desired, observed)
     return Outcome(actions=outcome.actions, failure=outcome.failure)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the plugin says of a request."""
+
+    allowed: bool
+    causes: list[wit.Cause]
+    warnings: list[str]
+
+    def __str__(self) -> str:
+        """A line for each cause: the field, and what would be right."""
+        return "\n".join(f"{one.field}: {one.message}" if one.field else one.message for one in self.causes)
+
+
+def validate(
+    body: dict[str, Any],
+    *,
+    old: dict[str, Any] | None = None,
+    operation: Operation | None = None,
+    subresource: Subresource | None = None,
+    **asked: Any,
+) -> Verdict:
+    """What comes of a creation; of an update, if there is an `old` object; of the deletion of `body`, if `operation` says so.
+
+    More arguments: `username`, `groups`, `dryrun`, `config`, `now`.
+    """
+    verdict = Admission().validate(_request(body, old, operation, subresource, **asked))
+    return Verdict(allowed=verdict.allowed, causes=verdict.causes, warnings=verdict.warnings)
+
+
+def mutate(body: dict[str, Any], *, old: dict[str, Any] | None = None, **asked: Any) -> dict[str, Any]:
+    """The object with what the plugin fills in; arguments as those of `validate`.
+
+    An error if it changes what it has completed already: that would never end.
+    """
+
+    def once(new: dict[str, Any]) -> dict[str, Any]:
+        return json.loads(Admission().default_fields(_request(new, old, **asked)))
+
+    completed = once(body)
+    again = once(completed)
+    if again != completed:
+        raise AssertionError(f"mutated once more, {completed} becomes {again}: nothing may change")
+    return completed
+
+
+def _request(
+    body: dict[str, Any],
+    old: dict[str, Any] | None,
+    operation: Operation | None = None,
+    subresource: Subresource | None = None,
+    *,
+    username: str = "somebody",
+    groups: Iterable[str] = ("system:authenticated",),
+    dryrun: bool = False,
+    config: dict[str, Any] | None = None,
+    now: str = "2025-01-01T00:00:00Z",
+) -> wit.AdmissionRequest:
+    if operation is None:
+        operation = "CREATE" if old is None else "UPDATE"
+    new, old = (None, body) if operation == "DELETE" else (body, old)
+    return wit.AdmissionRequest(
+        operation=wit.Operation[operation],
+        new=None if new is None else json.dumps(new),
+        old=None if old is None else json.dumps(old),
+        user=username,
+        groups=list(groups),
+        dry_run=dryrun,
+        subresource=subresource or "",
+        config=json.dumps(config or {}),
+        now=now,
+    )
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import weakref
 
 from componentize_py_types import Result, Ok, Err, Some
 from ..imports import types
+from ..exports import admission
 
 class Reconciler(Protocol):
 
@@ -25,6 +26,24 @@ class Reconciler(Protocol):
         """
         One pass over one object. Pure: the same arguments give the same outcome, always. It must not depend on
         memory of earlier calls: each call runs in a fresh instance.
+        """
+        raise NotImplementedError
+
+
+class Admission(Protocol):
+
+    @abstractmethod
+    def validate(self, request: admission.AdmissionRequest) -> admission.Verdict:
+        """
+        May this object be stored?
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def default_fields(self, request: admission.AdmissionRequest) -> str:
+        """
+        The object `request.new` with defaults filled in. Must be idempotent. `apiVersion`, `kind`, `metadata` and
+        `status` must come back as they are: a change of one of them is an error of the call.
         """
         raise NotImplementedError
 
