@@ -31,10 +31,15 @@ export const build = async (source, output) => {
   try {
     const entry = join(directory, 'entry.js');
     const path = (of) => JSON.stringify(of);
-    await writeFile(
-      entry,
-      `import ${path(join(here, 'src/component.js'))};\nexport { default as reconciler } from ${path(resolve(source))};\n`,
-    );
+    const guards = plugin.admission !== undefined;
+    const exported = [
+      `import ${path(join(here, 'src/component.js'))};`,
+      `import plugin from ${path(resolve(source))};`,
+      'export const reconciler = plugin;',
+      // What is exported is part of what the host knows a plugin by, so that of one without webhooks is a pass alone.
+      ...(guards ? ['export const { admission } = plugin;'] : []),
+    ];
+    await writeFile(entry, `${exported.join('\n')}\n`);
     const bundle = await rolldown({
       input: entry,
       external: (name) => name.startsWith('pilothouse:'),
@@ -51,7 +56,7 @@ export const build = async (source, output) => {
     const { component } = await componentize({
       sourcePath,
       witPath: join(here, 'wit/operator.wit'),
-      worldName: 'plugin',
+      worldName: guards ? 'guarding-plugin' : 'plugin',
       disableFeatures: DISABLED,
     });
     // Whole or not at all, as the host may watch the directory: beside the target, and renamed.

@@ -14,7 +14,7 @@ export const generated = async (wit) => {
   const files = generateTypes('plugin', {
     // By its text: by its path it would be read through the generator's own sandbox.
     wit: { tag: 'source', val: wit },
-    world: 'plugin',
+    world: 'guarding-plugin',
     features: { tag: 'list', val: [] },
     tlaCompat: false,
     guest: true,

@@ -1,10 +1,11 @@
-// From a plugin's description to the two functions of the contract.
+// From a plugin's description to the functions of the contract.
 //
 // How `reconcile` of a controller ends says what becomes of the pass: it returns, or throws InvalidError or RetryError,
 // and what was decided before is carried out; any other error is a mistake in the plugin, so nothing is carried out, its
 // stack goes to the log, and the host tries again with backoff.
 
 import { Actions } from './actions.js';
+import { admissionOf, describedGuard, guardsOf } from './admission.js';
 import { InvalidError, RetryError, Unanswered } from './errors.js';
 import { isOf } from './kinds.js';
 import { log } from './log.js';
@@ -12,6 +13,7 @@ import { problemOf } from './schema.js';
 
 const CONTROLLER_FIELDS = new Set([
   'primary', 'children', 'related', 'targets', 'finalizer', 'resyncSeconds', 'crd', 'reconcile', 'finalize',
+  'validate', 'defaults', 'guard',
 ]);
 
 /** A resource, or a child with options. */
@@ -41,19 +43,22 @@ const check = (name, controllers) => {
   }
 };
 
-/** Makes a plugin; a component exports the result under the name `reconciler`. */
-export const plugin = ({ name, version, controllers }) => {
+/** Makes a plugin; a component exports the result under the name `reconciler`, and its `admission`, if it has one. */
+export const plugin = ({ name, version, controllers, guards: others = [] }) => {
   check(name, controllers);
+  const guards = guardsOf(controllers, others);
   const manifest = {
     name,
     version,
     crds: controllers.flatMap(({ crd }) => (crd === undefined ? [] : [crd])),
     controllers: controllers.map(described),
+    ...(guards.length > 0 && { admission: guards.map(describedGuard) }),
   };
   return {
     manifest,
     describe: () => JSON.stringify(manifest),
     reconcile: (desired, observed) => run(controllers, desired, observed),
+    ...(guards.length > 0 && { admission: admissionOf(guards) }),
   };
 };
 

@@ -25,7 +25,8 @@
  * would fire. `Date` and `Math.random` are functions of the pass.
  */
 
-import type { reconciler } from 'pilothouse:operator/plugin@0.1.0';
+import type { Cause } from 'pilothouse:operator/admission@0.1.0';
+import type { admission, reconciler } from 'pilothouse:operator/guarding-plugin@0.1.0';
 import type { Action, Failure } from 'pilothouse:operator/types@0.1.0';
 
 /** A Kubernetes object. */
@@ -94,6 +95,99 @@ export interface Controller {
   reconcile(pass: Pass): void;
   /** One pass over one that is. Left out, the object is released at once; else `actions.release()` is for it to say. */
   finalize?(pass: Pass): void;
+  /**
+   * May this object be stored, or on deletion: may it go? `refuse` says what is wrong; an InvalidError, whose text begins
+   * with the field, does so as well, so that one function checks here and in `reconcile`. Objects may be older than a
+   * check, or the cluster without webhooks, so `reconcile` checks as well.
+   */
+  validate?(review: Review): void;
+  /**
+   * Fills in what the user left out, by editing `spec`, before the object is checked and stored. Called again with its own
+   * result it must change nothing, as the API server may call twice. `metadata` and `status` may not change. Constant
+   * defaults are better said in the schema.
+   */
+  defaults?(request: AdmissionRequest): void;
+  /** Which requests `validate` and `defaults` are asked about, where the defaults do not fit. */
+  guard?: GuardOptions;
+}
+
+/** Which requests a kind's `validate` and `defaults` are asked about, and what becomes of them without an answer. */
+export interface GuardOptions {
+  /** Creations and changes unless said otherwise. Deletions are only checked. */
+  operations?: ('create' | 'update' | 'delete')[];
+  /** Subresources that are checked besides. With `scale`, as `kubectl scale` writes it, `object` is a `Scale`. */
+  subresources?: ('status' | 'scale')[];
+  /** Requests fail while the plugin does not answer, unless this is `Ignore`: then they go on unchecked. */
+  failurePolicy?: 'Fail' | 'Ignore';
+  /** Seconds after which the API server gives up, 1 to 30; 10 unless said otherwise. */
+  timeoutSeconds?: number;
+  /** `Exact`: requests for other versions of the kind do not count. Else they are shown in this one. */
+  matchPolicy?: 'Equivalent' | 'Exact';
+  /** `IfNeeded`: `defaults` is called once more when another webhook has changed the object since. */
+  reinvocation?: 'Never' | 'IfNeeded';
+  /** Only objects with these labels: `matchLabels`, `matchExpressions`. */
+  objectSelector?: object;
+  /** Only requests for which all of these CEL expressions hold. */
+  matchConditions?: { name: string; expression: string }[];
+}
+
+/** A kind that the plugin guards and does not reconcile. Kinds of others are guarded by the administrator's grant. */
+export interface Guard extends GuardOptions {
+  resource: Resource;
+  validate?(review: Review): void;
+  defaults?(request: AdmissionRequest): void;
+}
+
+/** A request to the API server, about an object that is not stored yet. */
+export interface AdmissionRequest {
+  /** The object as it would be stored; on deletion, as it is. */
+  readonly object: KubernetesObject;
+  /**
+   * The object as it is stored; none on creation. None also if today's schema would refuse it, as nothing can be said of it
+   * then.
+   */
+  readonly old: KubernetesObject | undefined;
+  readonly spec: any;
+  readonly status: any;
+  readonly metadata: KubernetesObject['metadata'];
+  /** None while it is to be generated. */
+  readonly name: string | undefined;
+  /** None for cluster-scoped kinds. */
+  readonly namespace: string | undefined;
+  readonly uid: string | undefined;
+  readonly labels: Record<string, string>;
+  readonly annotations: Record<string, string>;
+  readonly operation: 'create' | 'update' | 'delete';
+  readonly subresource: '' | 'status' | 'scale';
+  /** Who asks. */
+  readonly user: string;
+  readonly groups: string[];
+  /** Nothing will be stored. */
+  readonly dryRun: boolean;
+  /** The plugin's configuration. */
+  readonly config: any;
+  readonly now: Date;
+  readonly log: Log;
+}
+
+/** In which way a field is wrong, in the API server's words. */
+export type Reason =
+  | 'FieldValueInvalid'
+  | 'FieldValueRequired'
+  | 'FieldValueForbidden'
+  | 'FieldValueNotSupported'
+  | 'FieldValueDuplicate'
+  | 'FieldValueNotFound'
+  | 'FieldValueTooLong'
+  | 'FieldValueTooMany'
+  | 'FieldValueTypeInvalid';
+
+/** A request, and the answer to it: allowed, unless something is refused. */
+export interface Review extends AdmissionRequest {
+  /** This field, `spec.ports[0].name`, is wrong; the message says what would be right. */
+  refuse(field: string, message: string, reason?: Reason): void;
+  /** A line that the user sees in any case. */
+  warn(text: string): void;
 }
 
 /** Objects that can be searched, in the order of the contract. */
@@ -202,10 +296,10 @@ export class InvalidError extends Error {}
 export class RetryError extends Error {}
 
 /** A plugin: the default export of its file. */
-export type Plugin = typeof reconciler & { readonly manifest: object };
+export type Plugin = typeof reconciler & { readonly manifest: object; readonly admission?: typeof admission };
 
 /** Makes a plugin. */
-export function plugin(of: { name: string; version: string; controllers: Controller[] }): Plugin;
+export function plugin(of: { name: string; version: string; controllers: Controller[]; guards?: Guard[] }): Plugin;
 
 /** A kind. */
 export function resource(
@@ -242,4 +336,4 @@ export const NETWORK_POLICY: Resource;
 export const ROLE: Resource;
 export const ROLE_BINDING: Resource;
 
-export type { Action, Failure };
+export type { Action, Cause, Failure };
