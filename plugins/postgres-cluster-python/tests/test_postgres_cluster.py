@@ -2,7 +2,7 @@
 
 import unittest
 
-from pilothouse.testing import reconcile
+from pilothouse.testing import reconcile, validate
 
 import postgres_cluster
 
@@ -47,6 +47,16 @@ class PostgresClusterTest(unittest.TestCase):
         outcome = reconcile(cluster(storage="0Gi"))
         self.assertEqual(outcome.failure.value, "spec.storage: 0Gi is no size, at least 1Gi would be right")
         self.assertEqual([body["kind"] for body in outcome.objects], [])
+
+    def test_it_is_refused_before_it_is_stored_too(self):
+        self.assertEqual(str(validate(cluster(storage="0Gi"))), "spec.storage: 0Gi is no size, at least 1Gi would be right")
+
+    def test_volumes_do_not_shrink(self):
+        (cause,) = validate(cluster(storage="9Gi"), old=cluster(storage="10Gi")).causes
+        self.assertEqual((cause.field, cause.reason), ("spec.storage", "FieldValueForbidden"))
+        self.assertEqual(cause.message, "volumes cannot shrink, 10Gi or more would be right")
+        for before in ("0Gi", "9Gi", "010Gi"):
+            self.assertTrue(validate(cluster(storage="10Gi"), old=cluster(storage=before)).allowed)
 
     def test_deletion_waits_for_the_instances(self):
         with self.assertLogs("pilothouse.operator", "INFO") as logs:
