@@ -34,6 +34,8 @@ case $language in
       "$target/languages/postgres-cluster-python.wasm" build_python "$root/plugins/postgres-cluster-python/postgres_cluster.py"
     component probe-python "$(digest "${sdk[@]}" tests/guests/python)" \
       "$target/guests/probe-python.wasm" build_python "$root/tests/guests/python/probe.py"
+    component guarding-python "$(digest "${sdk[@]}" tests/guests/python)" \
+      "$target/guests/guarding-python.wasm" build_python "$root/tests/guests/python/guarding.py"
     ;;
   javascript)
     sdk=("$how" guest-sdk/javascript/src guest-sdk/javascript/wit guest-sdk/javascript/build.mjs guest-sdk/javascript/package-lock.json)
@@ -41,6 +43,8 @@ case $language in
       "$target/languages/service-per-pod.wasm" build_javascript "$root/plugins/service-per-pod/service-per-pod.js"
     component probe-javascript "$(digest "${sdk[@]}" tests/guests/javascript)" \
       "$target/guests/probe-javascript.wasm" build_javascript "$root/tests/guests/javascript/probe.js"
+    component guarding-javascript "$(digest "${sdk[@]}" tests/guests/javascript)" \
+      "$target/guests/guarding-javascript.wasm" build_javascript "$root/tests/guests/javascript/guarding.js"
     ;;
   go)
     sdk=("$how" guest-sdk/go guest-sdk/componentize/src wit/operator.wit)

@@ -230,3 +230,16 @@ fn a_call_stays_far_below_the_limits() {
         assert!(reply.usage.memory_bytes_peak < Limits::default().memory_bytes / 2, "{:?}", reply.usage);
     }
 }
+
+/// Whether it has the interface decides whether the host may ask: the SDKs export it for plugins that guard, and no others.
+#[test]
+fn admission_is_exported_by_plugins_that_guard() {
+    for (name, admits) in [
+        ("guarding-python", true),
+        ("guarding-javascript", true),
+        ("probe-python", false),
+        ("probe-javascript", false),
+    ] {
+        assert_eq!(Probe::new(name).plugin.admits(), admits, "{name}");
+    }
+}

@@ -5,6 +5,7 @@ mod configuration;
 mod conversion;
 mod egapp;
 mod hot_swap;
+mod languages;
 mod mutating;
 mod restart;
 mod rotation;
