@@ -53,7 +53,8 @@ declare module 'pilothouse:operator/types@0.1.0' {
     primary: Object,
     /**
      * True when `metadata.deletionTimestamp` is set and this plugin's finalizer is still there: undo what
-     * garbage collection would not, then answer `release`.
+     * garbage collection would not, then answer `release`. Whatever the spec has become, the object must be able to
+     * go: where that cannot be undone without a field, fail `invalid` and name the field and the finalizer.
      */
     deleting: boolean,
     /**
