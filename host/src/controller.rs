@@ -41,6 +41,10 @@ const SETUP_BACKOFF: BackoffSettings = BackoffSettings { base_ms: 200, cap_ms: 3
 /// as it can.
 const LOOK_AGAIN: BackoffSettings = BackoffSettings { base_ms: 100, cap_ms: 60_000 };
 
+/// Objects that may be remembered before it is looked whether all are still there. Twice those that are is the next
+/// mark, so that the look costs each write little.
+const SWEEP_MIN: usize = 1_024;
+
 /// Until a pass that could write nothing is tried again: a quarter of the time between two renewals.
 const FENCE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -255,6 +259,8 @@ struct ControllerLoop {
     left: HashMap<Key, Left>,
     /// Keys that somebody holds, and why.
     held: HashMap<Key, Reason>,
+    /// Objects remembered at which those that are gone are dropped.
+    sweep_at: usize,
 }
 
 impl ControllerLoop {
@@ -302,6 +308,7 @@ impl ControllerLoop {
             next: None,
             left: HashMap::new(),
             held: HashMap::new(),
+            sweep_at: SWEEP_MIN,
         }
     }
 
@@ -381,16 +388,26 @@ impl ControllerLoop {
     }
 
     /// Forgets what is remembered of objects that are gone.
-    fn take_in(&self) {
+    fn take_in(&mut self) {
         for uid in std::mem::take(&mut *lock(&self.inbox.buried)) {
             self.applier.forget(&uid);
             self.statuses.forget(&uid);
+        }
+        if self.remembered() >= self.sweep_at {
+            let alive = self.view.uids();
+            self.applier.retain(&alive);
+            self.statuses.retain(&alive);
+            self.sweep_at = SWEEP_MIN.max(2 * self.remembered());
         }
         for key in std::mem::take(&mut *lock(&self.inbox.unqueued)) {
             self.view.forget(&key);
             // Created again in between, it would have been forgotten with its predecessor.
             self.view.find(&key);
         }
+    }
+
+    fn remembered(&self) -> usize {
+        self.applier.remembered_children() + self.statuses.remembered_primaries()
     }
 
     /// Passes may begin: the plugin is not paused, and what is not in the stores is not there.

@@ -3,6 +3,7 @@
 //! same ones and end with their last user: 1,000 plugins that own ConfigMaps share one watch of all ConfigMaps with a
 //! label of ours, hear of their own, and see their own.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use pilothouse_cluster::apply::Sink;
@@ -179,6 +180,13 @@ impl View {
     pub(crate) fn primaries_with(&self, finalizer: &str) -> usize {
         let holds = |object: &Object| object.meta().finalizers.iter().any(|held| **held == *finalizer);
         self.primaries.iter().map(|watch| watch.store().select(holds).len()).sum()
+    }
+
+    /// The UIDs of all primaries and children.
+    pub(crate) fn uids(&self) -> HashSet<Arc<str>> {
+        let watches = self.primaries.iter().chain(self.children.iter().flatten());
+        let objects = watches.flat_map(|watch| watch.store().objects());
+        objects.map(|object| Arc::clone(&object.meta().uid)).collect()
     }
 
     /// What there is around a primary, now.

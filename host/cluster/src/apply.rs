@@ -247,6 +247,13 @@ impl Applier {
         self.doomed().remove(uid);
     }
 
+    /// Drops what is remembered of all but these. A write may be answered after the event that its object is gone, and
+    /// what is remembered then nobody forgets by name.
+    pub fn retain(&self, alive: &HashSet<Arc<str>>) {
+        self.remembered().retain(|uid, _| alive.contains(uid));
+        self.doomed().retain(|uid| alive.contains(uid));
+    }
+
     /// Children that something is remembered of.
     pub fn remembered_children(&self) -> usize {
         self.remembered().len()

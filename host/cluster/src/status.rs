@@ -2,7 +2,7 @@
 //! version and only what changed. (Server-side apply of a status costs the API server 40 % more and fails with 500 on
 //! a field that the schema does not know.)
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pilothouse_model::condition::{self, Reconciled};
@@ -123,6 +123,16 @@ impl StatusWriter {
     /// Drops what is remembered of a primary that is gone.
     pub fn forget(&self, uid: &str) {
         self.remembered().remove(uid);
+    }
+
+    /// Drops what is remembered of all but these, for an answer may come after the event that its primary is gone.
+    pub fn retain(&self, alive: &HashSet<Arc<str>>) {
+        self.remembered().retain(|uid, _| alive.contains(uid));
+    }
+
+    /// Primaries that something is remembered of.
+    pub fn remembered_primaries(&self) -> usize {
+        self.remembered().len()
     }
 
     fn remembered(&self) -> std::sync::MutexGuard<'_, LeftOver> {
