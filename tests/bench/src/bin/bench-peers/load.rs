@@ -57,8 +57,10 @@ struct Pod {
 }
 
 #[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Named {
     name: String,
+    resource_version: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -79,6 +81,11 @@ struct Spec {
 struct Status {
     #[serde(default)]
     pod_names: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct List {
+    items: Vec<Replica>,
 }
 
 impl Replica {
@@ -148,7 +155,22 @@ impl User {
                 changed.await;
             }
         };
-        tokio::time::timeout(limit, wait).await.with_context(|| format!("waited {limit:?} for {what}"))
+        if tokio::time::timeout(limit, wait).await.is_ok() {
+            return Ok(());
+        }
+        let there = self.there().await?;
+        bail!("waited {limit:?} for {what}; {there}")
+    }
+
+    /// What the API server has, beside what the watches have shown: whose fault a delay is.
+    async fn there(&self) -> Result<String> {
+        let list: List = self.client.request(Request::get(RESOURCES).body(Vec::new())?).await?;
+        let (all, seen) = (list.items.len(), self.seen());
+        let unfinished: Vec<_> = list.items.iter().filter(|one| !one.is_complete()).collect();
+        let unseen = list.items.iter().filter(|one| !seen.complete.contains_key(&one.metadata.name)).count();
+        let first = unfinished.first().map_or("none", |one| &one.metadata.name);
+        let unfinished = unfinished.len();
+        Ok(format!("of {all} resources {unfinished} are unfinished, first {first}; {unseen} were not seen finished"))
     }
 
     /// Creates so many resources of a size, several at once.
@@ -206,7 +228,26 @@ async fn send(client: &Client, method: &str, path: &str, content_type: &str, bod
     answered.map(drop).with_context(|| format!("{method} {path}"))
 }
 
-/// Starts a watch of what changes from now on.
+/// An object of a watch.
+trait Versioned {
+    /// `metadata.resourceVersion`.
+    fn version(&self) -> &str;
+}
+
+impl Versioned for Pod {
+    fn version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+}
+
+impl Versioned for Replica {
+    fn version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+}
+
+/// Starts a watch of what changes from now on. The API server ends the watch of whoever is slow for a moment; it goes on
+/// behind what was seen last.
 async fn watch<T>(
     client: &Client,
     path: &str,
@@ -215,26 +256,42 @@ async fn watch<T>(
     mut take: impl FnMut(WatchEvent<T>) + Send + 'static,
 ) -> Result<()>
 where
-    T: Clone + DeserializeOwned + Send + 'static,
+    T: Clone + DeserializeOwned + Versioned + Send + Sync + 'static,
 {
     let list: Value = client.request(Request::get(format!("{path}?limit=1")).body(Vec::new())?).await?;
     let Some(version) = list["metadata"]["resourceVersion"].as_str() else {
         bail!("{path}: a list without a version")
     };
-    let uri = format!("{path}?watch=1&resourceVersion={version}&timeoutSeconds=3500");
-    let request = Request::get(uri).header("Accept", accept).body(Vec::new())?;
-    let mut events = Box::pin(client.request_events::<T>(request).await?);
-    let path = path.to_owned();
+    let (client, path, accept) = (client.clone(), path.to_owned(), accept.to_owned());
+    let mut version = version.to_owned();
+    let open = async move |version: &str| {
+        let uri = format!("{path}?watch=1&resourceVersion={version}&timeoutSeconds=3500");
+        let request = Request::get(uri).header("Accept", &accept).body(Vec::new())?;
+        anyhow::Ok(Box::pin(client.request_events::<T>(request).await?))
+    };
+    let mut events = open(&version).await?;
     tasks.spawn(async move {
         loop {
-            match events.try_next().await {
-                Ok(Some(event)) => take(event),
-                Ok(None) => return,
+            let ended = match events.try_next().await {
+                Ok(Some(event)) => {
+                    if let WatchEvent::Added(one) | WatchEvent::Modified(one) | WatchEvent::Deleted(one) = &event
+                    {
+                        one.version().clone_into(&mut version);
+                    }
+                    take(event);
+                    continue;
+                }
+                Ok(None) => "by the API server".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            eprintln!("bench-peers: a watch of the user ended ({ended}) and goes on at {version}");
+            events = match open(&version).await {
+                Ok(events) => events,
                 Err(error) => {
-                    eprintln!("bench-peers: the watch of {path} ended: {error}");
+                    eprintln!("bench-peers: it does not: {error:#}");
                     return;
                 }
-            }
+            };
         }
     });
     Ok(())

@@ -41,6 +41,7 @@ async fn main() -> ExitCode {
 async fn measure() -> Result<bool> {
     let runs = number("BENCH_RUNS", 5)?;
     let large_runs = number("BENCH_LARGE_RUNS", runs)?;
+    let costs = number("BENCH_COSTS", large_runs.min(1))?;
     let only = std::env::var("BENCH_ONLY").ok();
     let takes_part =
         |one: &Contestant| only.as_deref().is_none_or(|only| only.split(',').any(|name| name == one.name()));
@@ -69,7 +70,7 @@ async fn measure() -> Result<bool> {
         }
     }
     let mut cost = [f64::NAN; 2];
-    if large_runs > 0 && takes_part(&Contestant::Pilothouse) {
+    if costs > 0 && takes_part(&Contestant::Pilothouse) {
         for (at, count) in [100, 10_000].into_iter().enumerate() {
             eprintln!("patches among {count} resources");
             cost[at] = scenarios::cost_among(Contestant::Pilothouse, &programs, count).await?;
@@ -96,6 +97,8 @@ async fn measure() -> Result<bool> {
         bars.bar("D: peak RSS MiB, metadata of pods, most", most(&large, ours, |run| run.peak_mib), 35.0);
         let whole = most(&large, Contestant::WholePods, |run| run.peak_mib);
         bars.bar("D: peak RSS MiB, whole pods, most", whole, 60.0);
+    }
+    if costs > 0 {
         println!("CPU of a patch among 100 and 10,000 resources: {:.2} ms, {:.2} ms", cost[0], cost[1]);
         bars.bar("CPU of a patch among 10,000 resources, of that among 100", cost[1] / cost[0], 1.2);
     }
