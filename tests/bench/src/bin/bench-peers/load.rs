@@ -170,7 +170,9 @@ impl User {
         let unseen = list.items.iter().filter(|one| !seen.complete.contains_key(&one.metadata.name)).count();
         let first = unfinished.first().map_or("none", |one| &one.metadata.name);
         let unfinished = unfinished.len();
-        Ok(format!("of {all} resources {unfinished} are unfinished, first {first}; {unseen} were not seen finished"))
+        Ok(format!(
+            "of {all} resources {unfinished} are unfinished, first {first}; {unseen} were not seen finished"
+        ))
     }
 
     /// Creates so many resources of a size, several at once.
@@ -274,7 +276,8 @@ where
         loop {
             let ended = match events.try_next().await {
                 Ok(Some(event)) => {
-                    if let WatchEvent::Added(one) | WatchEvent::Modified(one) | WatchEvent::Deleted(one) = &event
+                    if let WatchEvent::Added(one) | WatchEvent::Modified(one) | WatchEvent::Deleted(one) =
+                        &event
                     {
                         one.version().clone_into(&mut version);
                     }
