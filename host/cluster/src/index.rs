@@ -86,7 +86,8 @@ pub(crate) struct ListToken(u64);
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     live: HashMap<Key, Held>,
-    by_owner: HashMap<Arc<str>, Vec<Key>>,
+    /// By UID of the owner.
+    by_owner: HashMap<Arc<str>, Vec<Arc<Object>>>,
     groups: Groups,
     /// Objects that are ahead, by version. May name one that no longer is: [`Index::pass`] looks.
     ahead: BTreeMap<u64, Key>,
@@ -119,8 +120,7 @@ impl Index {
     }
 
     pub(crate) fn owned_by(&self, uid: &str) -> Vec<Arc<Object>> {
-        let keys = self.by_owner.get(uid).map_or(&[][..], Vec::as_slice);
-        keys.iter().filter_map(|key| self.get(key).cloned()).collect()
+        self.by_owner.get(uid).cloned().unwrap_or_default()
     }
 
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Arc<Object>> {
@@ -313,7 +313,7 @@ impl Index {
     fn insert(&mut self, held: Held) {
         let meta = held.object.meta();
         if let Some(owner) = &meta.owner {
-            self.by_owner.entry(Arc::clone(&owner.uid)).or_default().push(held.object.key());
+            self.by_owner.entry(Arc::clone(&owner.uid)).or_default().push(Arc::clone(&held.object));
         }
         self.groups.insert(&held.object);
         self.json_bytes += held.object.json().len();
@@ -325,10 +325,10 @@ impl Index {
         self.groups.remove(&held.object);
         self.json_bytes -= held.object.json().len();
         if let Some(owner) = &held.object.meta().owner
-            && let Some(keys) = self.by_owner.get_mut(&owner.uid)
+            && let Some(owned) = self.by_owner.get_mut(&owner.uid)
         {
-            keys.retain(|other| other != key);
-            if keys.is_empty() {
+            owned.retain(|other| !Arc::ptr_eq(other, &held.object));
+            if owned.is_empty() {
                 self.by_owner.remove(&owner.uid);
             }
         }

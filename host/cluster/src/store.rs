@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pilothouse_model::kind::Kind;
 use pilothouse_model::manifest::Projection;
 use pilothouse_model::names::{self, Key};
 use pilothouse_model::object::Object;
+use pilothouse_model::owner::Owner;
 
 use crate::groups::Grouping;
 use crate::index::{self, Delta, Index, ListToken};
@@ -21,7 +23,7 @@ pub struct Store {
     index: RwLock<Index>,
     /// Told without the lock; copied only if somebody joins at that moment.
     listeners: RwLock<Arc<Listeners>>,
-    texts: Mutex<Texts>,
+    common: Mutex<Common>,
 }
 
 impl Store {
@@ -32,7 +34,7 @@ impl Store {
             projection,
             index: RwLock::new(Index::new(grouping)),
             listeners: RwLock::default(),
-            texts: Mutex::default(),
+            common: Mutex::default(),
         }
     }
 
@@ -124,9 +126,10 @@ impl Store {
         object.project(&self.projection);
         let manager = object.meta().managed.as_deref().map(names::field_manager);
         object.keep_manager(&manager.unwrap_or_default());
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        object.share_texts(|text| texts.share(text));
-        drop(texts);
+        let mut common = self.common.lock().unwrap_or_else(PoisonError::into_inner);
+        object.share_texts(|text| common.texts.share(text));
+        object.share_owner(|owner| common.owners.share(owner));
+        drop(common);
         Arc::new(object)
     }
 
@@ -207,29 +210,41 @@ fn sorted(mut objects: Vec<Arc<Object>>) -> Vec<Arc<Object>> {
     objects
 }
 
-/// Texts that many objects have in common: their namespace, what they say of their owner, and `fieldsV1` of our own
-/// entry, which is the same for all children of one shape and half as large as the object.
+/// What many objects have in common: their namespace, their owner, and `fieldsV1` of our own entry, which is the same
+/// for all children of one shape and half as large as the object.
 #[derive(Default)]
-struct Texts {
-    all: HashSet<Arc<str>>,
+struct Common {
+    texts: Shared<str>,
+    owners: Shared<Owner>,
+}
+
+/// Values of which each is kept once.
+struct Shared<T: ?Sized> {
+    all: HashSet<Arc<T>>,
     /// Above this many the ones that nobody uses any more are dropped.
     sweep_at: usize,
 }
 
-impl Texts {
-    const SWEEP_AT_MIN: usize = 64;
+impl<T: ?Sized> Default for Shared<T> {
+    fn default() -> Self {
+        Self { all: HashSet::new(), sweep_at: SWEEP_AT_MIN }
+    }
+}
 
-    /// Puts the shared text in the place of an equal one.
-    fn share(&mut self, text: &mut Arc<str>) {
-        if let Some(same) = self.all.get(text) {
-            *text = Arc::clone(same);
+const SWEEP_AT_MIN: usize = 64;
+
+impl<T: ?Sized + Eq + Hash> Shared<T> {
+    /// Puts the shared value in the place of an equal one.
+    fn share(&mut self, value: &mut Arc<T>) {
+        if let Some(same) = self.all.get(value) {
+            *value = Arc::clone(same);
             return;
         }
-        if self.all.len() >= self.sweep_at.max(Self::SWEEP_AT_MIN) {
-            self.all.retain(|text| Arc::strong_count(text) > 1);
-            self.sweep_at = self.all.len() * 2;
+        if self.all.len() >= self.sweep_at {
+            self.all.retain(|value| Arc::strong_count(value) > 1);
+            self.sweep_at = SWEEP_AT_MIN.max(self.all.len() * 2);
         }
-        self.all.insert(Arc::clone(text));
+        self.all.insert(Arc::clone(value));
     }
 }
 
@@ -277,8 +292,8 @@ mod tests {
 
     #[test]
     fn texts_that_nobody_uses_are_dropped() {
-        let mut texts = Texts::default();
-        let shared = |texts: &mut Texts, text: &str| {
+        let mut texts = Shared::<str>::default();
+        let shared = |texts: &mut Shared<str>, text: &str| {
             let mut text = Arc::from(text);
             texts.share(&mut text);
             text
@@ -287,7 +302,7 @@ mod tests {
         for n in 0..1_000 {
             shared(&mut texts, &n.to_string());
         }
-        assert!(texts.all.len() <= Texts::SWEEP_AT_MIN + 1, "{}", texts.all.len());
+        assert!(texts.all.len() <= SWEEP_AT_MIN + 1, "{}", texts.all.len());
         assert!(Arc::ptr_eq(&kept, &shared(&mut texts, "kept")));
     }
 

@@ -46,12 +46,12 @@ pub struct Meta {
     pub resource_version: u64,
     /// `metadata.generation`, 0 if it has none.
     pub generation: i64,
-    /// The owner whose reference says `controller: true`, or the one that label and annotation name.
-    pub owner: Option<Owner>,
+    /// The owner whose reference says `controller: true`, or the one that label and annotation name. Siblings share it.
+    pub owner: Option<Arc<Owner>>,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// `metadata.finalizers`.
-    pub finalizers: Vec<Box<str>>,
+    pub finalizers: Box<[Box<str>]>,
     /// What annotations say to the host; almost no object has any.
     pub steering: Option<Arc<Steering>>,
     /// The value of the label [`MANAGED_LABEL`]: whose child it is.
@@ -59,14 +59,17 @@ pub struct Meta {
 }
 
 /// What `metadata.managedFields` said.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Managers {
-    /// All entries, until [`Object::keep_manager`] drops the foreign ones.
-    entries: Vec<ManagerEntry>,
-    /// `fieldsV1` of our own Apply entry, as JSON text.
-    own: Option<Arc<str>>,
-    /// Another manager applied or updated (status aside).
-    foreign: bool,
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Managers {
+    /// All entries, until [`Object::keep_manager`].
+    All(Box<[ManagerEntry]>),
+    /// What is left of them.
+    Kept {
+        /// `fieldsV1` of our own Apply entry, as JSON text.
+        own: Option<Arc<str>>,
+        /// Another manager applied or updated (status aside).
+        foreign: bool,
+    },
 }
 
 /// One entry of `metadata.managedFields`.
@@ -133,15 +136,19 @@ impl Object {
         self.kind = Arc::clone(kind);
     }
 
-    /// Of `managedFields` keeps `manager`'s own Apply entry and whether others exist; drops the rest.
+    /// Of `managedFields` keeps `manager`'s own Apply entry and whether others exist; drops the rest. Does nothing the
+    /// second time.
     pub fn keep_manager(&mut self, manager: &str) {
-        for entry in std::mem::take(&mut self.managers.entries) {
+        let Managers::All(entries) = &mut self.managers else { return };
+        let (mut own, mut foreign) = (None, false);
+        for entry in std::mem::take(entries) {
             if entry.manager == manager && entry.operation == "Apply" && entry.subresource.is_empty() {
-                self.managers.own = Some(entry.fields);
+                own = Some(entry.fields);
             } else if entry.subresource.is_empty() {
-                self.managers.foreign = true;
+                foreign = true;
             }
         }
+        self.managers = Managers::Kept { own, foreign };
     }
 
     /// Group, version and kind.
@@ -166,23 +173,32 @@ impl Object {
 
     /// `fieldsV1` of our own Apply entry, after [`Object::keep_manager`].
     pub fn own_fields(&self) -> Option<&Arc<str>> {
-        self.managers.own.as_ref()
+        match &self.managers {
+            Managers::Kept { own, .. } => own.as_ref(),
+            Managers::All(_) => None,
+        }
     }
 
     /// Whether another manager has written fields outside subresources, after [`Object::keep_manager`].
     pub fn has_foreign_managers(&self) -> bool {
-        self.managers.foreign
+        matches!(self.managers, Managers::Kept { foreign: true, .. })
     }
 
-    /// Replaces texts that many objects have in common (namespace, owner, our label, our own entry) by equal ones that
-    /// are shared.
+    /// Replaces texts that many objects have in common (namespace, our label, our own entry) by equal ones that are
+    /// shared.
     pub fn share_texts(&mut self, mut share: impl FnMut(&mut Arc<str>)) {
-        let Meta { namespace, owner, managed, .. } = &mut self.meta;
+        let Meta { namespace, managed, .. } = &mut self.meta;
         namespace.iter_mut().chain(managed).for_each(&mut share);
-        if let Some(Owner { uid, name, kind, group, tracked_in }) = owner {
-            [uid, name, kind, group].into_iter().chain(tracked_in).for_each(&mut share);
+        if let Managers::Kept { own: Some(own), .. } = &mut self.managers {
+            share(own);
         }
-        self.managers.own.iter_mut().for_each(share);
+    }
+
+    /// The same for the owner.
+    pub fn share_owner(&mut self, share: impl FnOnce(&mut Arc<Owner>)) {
+        if let Some(owner) = &mut self.meta.owner {
+            share(owner);
+        }
     }
 
     /// Namespace and name.
@@ -358,7 +374,7 @@ impl<'de> Deserialize<'de> for Object {
                     push_field(&mut json, name, raw.get());
                 }
                 json.push('}');
-                let managers = Managers { entries: metadata.entries, own: None, foreign: false };
+                let managers = Managers::All(metadata.entries.into());
                 Ok(Object {
                     kind: Arc::new(kind),
                     meta: metadata.meta,
@@ -467,16 +483,15 @@ impl<'de> Deserialize<'de> for ParsedMetadata {
                         "ownerReferences" => {
                             let owners: Vec<OwnerReference> = read(&raw);
                             meta.owner = owners.into_iter().find(|owner| owner.controller == Some(true)).map(
-                                |owner| Owner {
-                                    uid: owner.uid,
-                                    name: owner.name,
-                                    kind: owner.kind,
-                                    group: owner
-                                        .api_version
-                                        .split_once('/')
-                                        .map_or("", |(group, _)| group)
-                                        .into(),
-                                    tracked_in: None,
+                                |owner| {
+                                    let group = owner.api_version.split_once('/');
+                                    Arc::new(Owner {
+                                        uid: owner.uid,
+                                        name: owner.name,
+                                        kind: owner.kind,
+                                        group: group.map_or("", |(group, _)| group).into(),
+                                        tracked_in: None,
+                                    })
                                 },
                             );
                         }
@@ -486,7 +501,7 @@ impl<'de> Deserialize<'de> for ParsedMetadata {
                 }
                 json.push('}');
                 if let (None, Some(uid), Some(owner)) = (&meta.owner, owner_uid, owner) {
-                    meta.owner = Owner::tracked(uid, &owner);
+                    meta.owner = Owner::tracked(uid, &owner).map(Arc::new);
                 }
                 Ok(ParsedMetadata { json, meta, entries })
             }

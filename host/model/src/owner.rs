@@ -14,7 +14,7 @@ use crate::names::{OWNER_ANNOTATION, OWNER_UID_LABEL};
 use crate::object::Object;
 
 /// Whom an object belongs to.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Owner {
     /// `uid`
     pub uid: Arc<str>,
