@@ -25,6 +25,11 @@ use clap::Parser as _;
 
 use cli::{Cli, Command};
 
+/// A pass makes and frees a thousand small values, on whatever thread it is at that moment: a tenth less processor time
+/// than with glibc's. Its settings are in `.cargo/config.toml`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(args) => {

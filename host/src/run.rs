@@ -1,9 +1,7 @@
 //! `pilothouse run`: builds the parts in order, owns their tasks, and ends them in the opposite order.
 
 use std::future::Future;
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +54,6 @@ pub(crate) enum RunError {
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(config: RunConfig) -> Result<(), RunError> {
-    limit_arenas();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(io_threads())
         .enable_all()
@@ -76,19 +73,6 @@ pub(crate) fn run(config: RunConfig) -> Result<(), RunError> {
 /// frames cost a sixth more of our processor time.
 fn io_threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get).div_ceil(2)
-}
-
-/// Starts the program anew with two of glibc's arenas instead of eight for each processor: what a thread frees stays in
-/// its arena, so that after a burst the host would keep several times what it needs. glibc reads this at the start of
-/// a process only. The process stays the same; if it cannot be done, nothing is lost but memory.
-fn limit_arenas() {
-    const ARENAS: &str = "MALLOC_ARENA_MAX";
-    if std::env::var_os(ARENAS).is_none() {
-        let mut arguments = std::env::args_os();
-        let name = arguments.next().unwrap_or_else(|| "pilothouse".into());
-        let error = Command::new(PROGRAM).arg0(name).args(arguments).env(ARENAS, "2").exec();
-        eprintln!("{PROGRAM} cannot be started anew: {error}");
-    }
 }
 
 async fn host(config: RunConfig) -> Result<(), RunError> {
