@@ -113,7 +113,10 @@ async fn up_finds_what_is_healthy_replaces_what_is_half_dead_and_down_ends_it() 
 
     let first = first.unwrap();
     kill_9(first["etcd"]);
-    assert!(harness("status", &state).1.starts_with("not healthy: etcd has ended"));
+    eventually(SOON, "the end of etcd to be told", || async {
+        harness("status", &state).1.starts_with("not healthy: etcd has ended")
+    })
+    .await;
     assert_eq!(harness("up", &state), (true, kubeconfig));
     all_gone(&first).await;
     assert!(!daemon.is_alive());

@@ -6,6 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use pilothouse_harness::{Kubelet, KubeletOptions, workspace};
 use serde_json::{Value, json};
 
+use crate::lax::DEFINITIONS;
 use crate::support::{CONFIG_MAP, World, pilothouse, plugin, run, sample};
 
 const SYSTEM: &str = "pilothouse-system";
@@ -49,6 +50,7 @@ async fn the_image_has_the_version_of_the_program() {
 #[tokio::test]
 async fn the_base_is_accepted_and_applying_it_again_changes_nothing() {
     let world = World::deployed("base").await; // which has applied it
+    let _held = DEFINITIONS.lock().await;
     let base = deploy("base");
     let accepted = world.kubectl(&format!("-n {SYSTEM} apply --dry-run=server -k {}", base.display())).await;
     assert!(accepted.contains("deployment.apps/pilothouse"), "{accepted}");

@@ -5,7 +5,7 @@ use pilothouse_harness::{Host, eventually};
 use serde_json::{Value, json};
 
 use crate::{
-    lax::{applied, applied_without_rules, definitions},
+    lax::{DEFINITIONS, applied, applied_without_rules, definitions},
     stamped::reconciled,
     support::{DEADLINE, World, plugin},
 };
@@ -26,6 +26,7 @@ async fn where_the_schema_has_no_rules_the_webhook_refuses_and_without_it_the_pa
     world.apply(&app("kept", &json!({})).to_string()).await;
     world.ready(EG_APP, "kept").await;
 
+    let held = DEFINITIONS.lock().await;
     let (printed, lax) = definitions("egapp").await;
     for (name, change, part) in [
         ("wrong", json!({"appId": "Web_1"}), "spec.appId: Invalid value: \"Web_1\": use at most 63"),
@@ -49,6 +50,7 @@ async fn where_the_schema_has_no_rules_the_webhook_refuses_and_without_it_the_pa
         .await;
     }
     applied(&world, &printed).await;
+    drop(held);
 
     // Nobody serves the webhook and nothing tells the API server of it: the pass says it.
     assert_eq!(host.terminate().await.unwrap(), "exit status: 0");
