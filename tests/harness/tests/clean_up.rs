@@ -49,6 +49,15 @@ fn harness(command: &str, state: &Path) -> (bool, String) {
     (output.status.success(), String::from_utf8(output.stdout).unwrap())
 }
 
+/// Ends what a test has put up, also when the test fails.
+struct Down<'a>(&'a Path);
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        harness("down", self.0);
+    }
+}
+
 #[tokio::test]
 async fn dropping_a_control_plane_leaves_nothing() {
     let plane = ControlPlane::start(Options { scheduler: true, ..Options::default() }).await.unwrap();
@@ -101,6 +110,7 @@ async fn a_guardian_that_is_killed_takes_its_components_along() {
 async fn up_finds_what_is_healthy_replaces_what_is_half_dead_and_down_ends_it() {
     let state = tempfile::tempdir().unwrap();
     let state = state.path().join("run");
+    let _down = Down(&state);
     assert_eq!(harness("status", &state), (false, "no control plane is running\n".to_owned()));
 
     let (up, kubeconfig) = harness("up", &state);
