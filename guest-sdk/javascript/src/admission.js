@@ -6,7 +6,8 @@
 
 import { InvalidError } from './errors.js';
 import { isOf } from './kinds.js';
-import { log } from './log.js';
+import { log, logMistake } from './log.js';
+import { partsOf } from './objects.js';
 import { problemOf } from './schema.js';
 
 const FUNCTIONS = ['validate', 'defaults'];
@@ -116,7 +117,7 @@ const called = (name, run) => {
 
 /** The error, after the log has its stack. */
 const told = (error) => {
-  log.error(`${error}`, ...String(error?.stack ?? '').split('\n').filter((line) => line !== ''));
+  logMistake(error);
   return error;
 };
 
@@ -138,18 +139,10 @@ const reviewOf = (guards, request) => {
   const wrong = (one) => (guard !== undefined && isOf(guard.resource, one) ? problemOf(one, guard.crd) : undefined);
   // Stored before the schema was as it is: the plugin need not be ready for it.
   const old = fresh !== undefined && stored !== undefined && wrong(stored) !== undefined ? undefined : stored;
-  const { metadata = {} } = object;
   const review = {
     object,
     old,
-    spec: object.spec ?? {},
-    status: object.status ?? {},
-    metadata,
-    name: metadata.name,
-    namespace: metadata.namespace,
-    uid: metadata.uid,
-    labels: metadata.labels ?? {},
-    annotations: metadata.annotations ?? {},
+    ...partsOf(object),
     operation: request.operation,
     subresource: request.subresource,
     user: request.user,

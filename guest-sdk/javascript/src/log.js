@@ -18,3 +18,8 @@ export const log = Object.freeze({
   warn: (...parts) => sink('warn', words(parts)),
   error: (...parts) => sink('error', words(parts)),
 });
+
+/** An error that is a mistake in the plugin, with its stack. */
+export const logMistake = (error) => {
+  log.error(`${error}`, ...String(error?.stack ?? '').split('\n').filter((line) => line !== ''));
+};

@@ -8,7 +8,8 @@ import { Actions } from './actions.js';
 import { admissionOf, describedGuard, guardsOf } from './admission.js';
 import { InvalidError, RetryError, Unanswered } from './errors.js';
 import { isOf } from './kinds.js';
-import { log } from './log.js';
+import { log, logMistake } from './log.js';
+import { Found, partsOf } from './objects.js';
 import { problemOf } from './schema.js';
 
 const CONTROLLER_FIELDS = new Set([
@@ -83,7 +84,7 @@ const run = (controllers, desired, observed) => {
     const message = String(error?.message);
     if (error instanceof InvalidError) return failed('invalid', message, actions);
     if (error instanceof RetryError) return failed('retry', message, actions);
-    log.error(`${error}`, ...String(error?.stack ?? '').split('\n').filter((line) => line !== ''));
+    logMistake(error);
     return failed('retry', `${error}`);
   }
 };
@@ -94,17 +95,9 @@ const passOf = (primary, desired, observed) => {
   const answers = new Map(
     observed.related.map(({ query, complete, objects }) => [query, new Found(objects.map((one) => JSON.parse(one)), complete)]),
   );
-  const { metadata } = primary;
   return {
     primary,
-    spec: primary.spec ?? {},
-    status: primary.status ?? {},
-    metadata,
-    name: metadata.name,
-    namespace: metadata.namespace,
-    uid: metadata.uid,
-    labels: metadata.labels ?? {},
-    annotations: metadata.annotations ?? {},
+    ...partsOf(primary),
     children: new Found(observed.children.map((one) => JSON.parse(one))),
     related: answers,
     rejected: observed.last.map(({ index, target, reason, message }) => ({
@@ -117,24 +110,3 @@ const passOf = (primary, desired, observed) => {
     log,
   };
 };
-
-/** Objects that can be searched, in the order of the contract. */
-class Found extends Array {
-  static get [Symbol.species]() {
-    return Array;
-  }
-
-  constructor(objects, complete = true) {
-    super();
-    this.push(...objects);
-    this.complete = complete;
-  }
-
-  of(resource) {
-    return this.filter((one) => isOf(resource, one));
-  }
-
-  named(resource, name) {
-    return this.find((one) => one.metadata.name === name && isOf(resource, one));
-  }
-}
