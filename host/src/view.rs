@@ -185,8 +185,7 @@ impl View {
     /// The UIDs of all primaries and children.
     pub(crate) fn uids(&self) -> HashSet<Arc<str>> {
         let watches = self.primaries.iter().chain(self.children.iter().flatten());
-        let objects = watches.flat_map(|watch| watch.store().objects());
-        objects.map(|object| Arc::clone(&object.meta().uid)).collect()
+        watches.flat_map(|watch| watch.store().uids()).collect()
     }
 
     /// What there is around a primary, now.

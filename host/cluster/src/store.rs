@@ -92,6 +92,11 @@ impl Store {
         self.read().objects().map(|object| object.key()).collect()
     }
 
+    /// The UIDs of all, in no order.
+    pub fn uids(&self) -> Vec<Arc<str>> {
+        self.read().objects().map(|object| Arc::clone(&object.meta().uid)).collect()
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.read().len()
@@ -218,6 +223,9 @@ struct Common {
     owners: Shared<Owner>,
 }
 
+/// Values kept before it is looked for the first time which of them nobody uses any more.
+const SWEEP_AT_MIN: usize = 64;
+
 /// Values of which each is kept once.
 struct Shared<T: ?Sized> {
     all: HashSet<Arc<T>>,
@@ -230,8 +238,6 @@ impl<T: ?Sized> Default for Shared<T> {
         Self { all: HashSet::new(), sweep_at: SWEEP_AT_MIN }
     }
 }
-
-const SWEEP_AT_MIN: usize = 64;
 
 impl<T: ?Sized + Eq + Hash> Shared<T> {
     /// Puts the shared value in the place of an equal one.
