@@ -10,7 +10,9 @@ use kube::{
     Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use pilothouse_harness::{ControlPlane, Host, HostOptions, Kubelet, KubeletOptions, eventually, workspace};
+use pilothouse_harness::{
+    Audit, ControlPlane, Host, HostOptions, Kubelet, KubeletOptions, Options, eventually, workspace,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
@@ -26,7 +28,7 @@ const DEPLOYED: (&str, &str) = ("pilothouse-system", "pilothouse");
 /// A namespace with a stand-in for the kubelet, credentials for hosts that serve this namespace alone and have their
 /// Lease there, and the plugins for them.
 pub struct World {
-    /// The control plane that all tests share.
+    /// The control plane that all tests share, or the test's own.
     pub plane: &'static ControlPlane,
     /// An administrator's.
     pub client: Client,
@@ -55,14 +57,25 @@ impl World {
     /// The PostgresCluster operator with the account, the rights and the CRD of `deploy/base`.
     pub async fn deployed(prefix: &str) -> Self {
         let plane = ControlPlane::shared().await;
-        let kubeconfig = deploy(plane).await;
+        Self::deployed_on(plane, deploy(plane).await, prefix).await
+    }
+
+    /// The same on a control plane of its own, for a test that changes what all others rely on. It ends with the process,
+    /// as the shared one does.
+    pub async fn deployed_alone(prefix: &str) -> Self {
+        let options = Options { audit: Audit::All, ..Options::default() };
+        let plane: &'static ControlPlane = Box::leak(Box::new(ControlPlane::start(options).await.unwrap()));
+        Self::deployed_on(plane, apply_base(plane).await, prefix).await
+    }
+
+    async fn deployed_on(plane: &'static ControlPlane, kubeconfig: PathBuf, prefix: &str) -> Self {
         let namespace = plane.namespace(prefix).await.unwrap();
         // Its own Lease is in another namespace, and one for all tests.
         let flags = ["rbac", "--namespace", &namespace, "--lease-namespace", &namespace].map(OsStr::new);
         let plugin_path = plugin("postgres-cluster");
         let roles = run(&pilothouse(), flags.into_iter().chain([plugin_path.as_os_str()])).await;
         kubectl(plane, ["apply", "--server-side", "-f", "-"], roles.as_bytes()).await;
-        Self::with_account(namespace, DEPLOYED, kubeconfig, &[plugin("postgres-cluster")]).await
+        Self::with_account(plane, namespace, DEPLOYED, kubeconfig, &[plugin("postgres-cluster")]).await
     }
 
     /// These plugins, their CRDs, and an account with the rights that `pilothouse rbac` prints for them, in the
@@ -104,16 +117,16 @@ impl World {
 
         let kubeconfig = plane.kubeconfig_for_service_account(account.0, account.1).await.unwrap();
         let user = (namespace.clone(), namespace.clone());
-        Self::with_account(namespace, (&user.0, &user.1), kubeconfig, plugins).await
+        Self::with_account(plane, namespace, (&user.0, &user.1), kubeconfig, plugins).await
     }
 
     async fn with_account(
+        plane: &'static ControlPlane,
         namespace: String,
         account: (&str, &str),
         kubeconfig: PathBuf,
         plugins: &[PathBuf],
     ) -> Self {
-        let plane = ControlPlane::shared().await;
         let client = plane.client().await.unwrap();
         let kubelet = KubeletOptions { namespaces: vec![namespace.clone()], ..KubeletOptions::default() };
         Self {
@@ -262,17 +275,19 @@ impl World {
     }
 }
 
-/// Applies `deploy/base`, once, and returns the credentials of its account.
+/// [`apply_base`] on the shared control plane, once.
 async fn deploy(plane: &ControlPlane) -> PathBuf {
     static ACCOUNT: OnceCell<PathBuf> = OnceCell::const_new();
-    let deploy = || async {
-        let base = workspace::root().join("deploy/base");
-        kubectl(plane, ["apply".as_ref(), "-k".as_ref(), base.as_os_str()], &[]).await;
-        let crd = "crd/postgresclusters.db.example.com";
-        kubectl(plane, ["wait", "--for=condition=Established", crd], &[]).await;
-        plane.kubeconfig_for_service_account(DEPLOYED.0, DEPLOYED.1).await.unwrap()
-    };
-    ACCOUNT.get_or_init(deploy).await.clone()
+    ACCOUNT.get_or_init(|| apply_base(plane)).await.clone()
+}
+
+/// Applies `deploy/base` and returns the credentials of its account.
+async fn apply_base(plane: &ControlPlane) -> PathBuf {
+    let base = workspace::root().join("deploy/base");
+    kubectl(plane, ["apply".as_ref(), "-k".as_ref(), base.as_os_str()], &[]).await;
+    let crd = "crd/postgresclusters.db.example.com";
+    kubectl(plane, ["wait", "--for=condition=Established", crd], &[]).await;
+    plane.kubeconfig_for_service_account(DEPLOYED.0, DEPLOYED.1).await.unwrap()
 }
 
 /// A condition of an object; null if it has none of this type.

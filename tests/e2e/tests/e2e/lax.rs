@@ -2,7 +2,7 @@
 //! else keeps the CRD. Types and defaults stay.
 
 use pilothouse_harness::eventually;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::support::{DEADLINE, World, pilothouse, plugin, run};
@@ -38,35 +38,21 @@ pub(crate) static DEFINITIONS: Mutex<()> = Mutex::const_new(());
 /// Applies the CRD of a plugin without its rules, and `input` as soon as the API server takes it; then the rules are
 /// back. Other tests may bring them back before: then it begins again.
 pub(crate) async fn applied_without_rules(world: &World, name: &str, input: &str) {
-    without(world, name, "apply -f -", input, async |crd| applied(world, crd).await).await;
+    written_without_rules(world, name, "apply -f -", input).await;
 }
 
-/// The same of a CRD that `deploy/base` has applied by client-side apply, and of any command that writes what it reads
-/// from stdin. The CRD is patched: another kind of apply would leave its mark on it.
+/// The same for any command that writes what it reads from stdin.
 pub(crate) async fn written_without_rules(world: &World, name: &str, command: &str, input: &str) {
-    without(world, name, command, input, async |crd| patched(world, crd).await).await;
-}
-
-async fn without(world: &World, name: &str, command: &str, input: &str, put: impl AsyncFn(&str)) {
     let _held = DEFINITIONS.lock().await;
     let (printed, lax) = definitions(name).await;
     eventually(DEADLINE, "the API server to take it without rules", || async {
-        put(&lax).await;
+        applied(world, &lax).await;
         let taken = world.try_kubectl(command, input).await;
         anyhow::ensure!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
         Ok(())
     })
     .await;
-    put(&printed).await;
-}
-
-async fn patched(world: &World, crd: &str) {
-    let crd: Value = serde_saphyr::from_str(crd).unwrap();
-    let name = crd["metadata"]["name"].as_str().unwrap();
-    let patch = json!({"spec": {"versions": crd["spec"]["versions"]}}).to_string();
-    let command = format!("patch customresourcedefinition {name} --type=merge --patch-file=/dev/stdin");
-    let output = world.try_kubectl(&command, &patch).await;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    applied(world, &printed).await;
 }
 
 /// The CRD of a plugin as it is, and without its rules.
